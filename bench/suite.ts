@@ -5,6 +5,7 @@ import { attentionBenchmark } from "./cases/attention.ts";
 import type { AttentionShape } from "./cases/attention.ts";
 import { callBenchmarks } from "./cases/calls.ts";
 import { convBenchmark } from "./cases/causal-conv1d.ts";
+import { expertBenchmark, expertShapes } from "./cases/expert-linear.ts";
 import { firstResultBenchmarks } from "./cases/first-result.ts";
 import { stepBenchmark } from "./cases/gated-delta-step.ts";
 import { deltaBenchmark } from "./cases/gated-delta.ts";
@@ -124,6 +125,7 @@ export function suite(devices: Devices): Benchmark[] {
     ),
     ...attentionShapes(threads).map((shape) => attentionBenchmark(shape, () => devices.of(shape.threads))),
     ...linearShapes(threads).map((shape) => linearFormBenchmark(shape, () => devices.of(shape.threads))),
+    ...expertShapes(threads).map((shape) => expertBenchmark(shape, () => devices.of(shape.threads))),
     ...callBenchmarks(() => devices.of(1)),
     ...wakeBenchmarks(threads, (count) => devices.of(count)),
     ...firstResultBenchmarks(),

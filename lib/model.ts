@@ -35,6 +35,7 @@ export type {
   Usage,
 } from "./model/session/session-options.ts";
 export type { LogitsProcessor, SamplingOptions, SamplingSettings } from "./model/sampling/settings.ts";
+export type { ConstraintOptions } from "./model/constraints/constraint-grammar.ts";
 export type { TokenLogprob } from "./model/sampling/logprobs.ts";
 export type { NgramOptions } from "./model/ngram-drafter.ts";
 export type { AnswerFormat, Blank, CallFormat, CallSyntax, Tags } from "./model/text/formats/answer-format.ts";

@@ -130,12 +130,11 @@ METAL_FUNC float chain8(float sum, thread const Eight& a, thread const Eight& b,
   return sum;
 }
 
-// One output with what is added to it in float32, rounded once. GDM_RESIDUAL_*; `residual` [rows, outputs] with a row
-// stride, or out itself, which is not bound twice.
+// One output with what is added to it in float32, rounded once; `at` is its place. GDM_RESIDUAL_*; `residual`
+// [rows, outputs] with a row stride, or out itself, which is not bound twice.
 template <typename T>
-METAL_FUNC void project_store(device T* out, device const T* residual, constant GDMProject& params, uint row,
+METAL_FUNC void project_store(device T* out, device const T* residual, constant GDMProject& params, ulong at, uint row,
                               uint output, float total) {
-  ulong at = ulong(row) * params.outRowStride + output;
   if (params.residual == GDM_RESIDUAL_OUT) {
     total = total + read_wide((device const T*)out, at, OUT_F32);
   } else if (params.residual != GDM_RESIDUAL_NONE) {

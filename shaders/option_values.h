@@ -7,7 +7,8 @@ enum {
   GDM_F16 = 2,
   GDM_BF16 = 3,
   GDM_I32 = 4,
-  GDM_U32 = 5
+  GDM_U32 = 5,
+  GDM_ID32 = 6
 };
 enum {
   GDM_GATE_DECAY = 1,

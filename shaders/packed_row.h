@@ -9,6 +9,7 @@
 // x goes through threadgroup memory as float4s, GDM_PACKED_SPAN elements at a time: quarters 2 c and 2 c + 1 of eight are
 // apart by a pitch that keeps neighbouring lanes in different banks. A lane's numbers for GDM_PACKED_TURNS turns are asked
 // for before those that it asked for last are used.
+// Where x, the matrix and the output are: as in projection.h.
 // Grid: (1, ceil(outputs / (GDM_PROJECT_THREADS / 8 GDM_PACKED_OUTPUTS))) threadgroups.
 #ifndef GATED_DELTA_SHADERS_PACKED_ROW_H
 #define GATED_DELTA_SHADERS_PACKED_ROW_H
@@ -77,10 +78,10 @@ METAL_FUNC void packed_add(thread PackedSums& sums, thread const Turns<W>* turns
   }
 }
 
-template <typename T, typename W>
+template <typename T, typename W, typename ROWS>
 METAL_FUNC void packed_row(device const T* x, device const ushort* weight, device const ushort* scales,
                            device const ushort* biases, device const T* residual, device T* out,
-                           constant GDMProject& params, threadgroup float4* memory, uint group, uint index) {
+                           constant GDMProject& params, threadgroup float4* memory, ROWS rows, uint group, uint index) {
   constexpr uint step = GDM_PACKED_TURNS * GDM_PACKED_TURN;
   static_assert(GDM_PACKED_SPAN % (2 * step) == 0, "x is put into threadgroup memory between two steps");
   uint lane = index % GDM_PACKED_LANES;
@@ -91,7 +92,8 @@ METAL_FUNC void packed_row(device const T* x, device const ushort* weight, devic
   Turns<W> next[GDM_PACKED_OUTPUTS];
   PackedSums sums;
   GDM_UNROLL for (uint b = 0; b < GDM_PACKED_OUTPUTS; ++b) {
-    matrix_place(row[b], weight, scales, biases, min(firstOutput + b, params.outputs - 1), 32 * lane, inputs);
+    matrix_place(row[b], weight, scales, biases, project_matrix(rows) + min(firstOutput + b, params.outputs - 1),
+                 32 * lane, inputs);
     turns_fetch(now[b], row[b], 0, 32 * lane, inputs);
     GDM_UNROLL for (uint c = 0; c < 4; ++c) sums.chain[4 * b + c] = 0.0f;
   }
@@ -100,7 +102,7 @@ METAL_FUNC void packed_row(device const T* x, device const ushort* weight, devic
     GDM_UNROLL for (uint b = 0; b < GDM_PACKED_OUTPUTS; ++b) turns_fetch(next[b], row[b], step, at + step, inputs);
     if (first % GDM_PACKED_SPAN == 0) {
       if (first > 0) threadgroup_barrier(mem_flags::mem_threadgroup);
-      packed_stage(memory, x, first, inputs, index);
+      packed_stage(memory, x + project_x(rows, params, 0), first, inputs, index);
       threadgroup_barrier(mem_flags::mem_threadgroup);
     }
     packed_add(sums, now, memory, at, inputs, params.unit);
@@ -116,21 +118,24 @@ METAL_FUNC void packed_row(device const T* x, device const ushort* weight, devic
     total += simd_shuffle_xor(total, ushort(1));
     total += simd_shuffle_xor(total, ushort(2));
     total += simd_shuffle_xor(total, ushort(4));
-    if (lane == b && firstOutput + b < params.outputs) project_store(out, residual, params, 0, firstOutput + b, total);
+    uint output = firstOutput + b;
+    if (lane == b && output < params.outputs) {
+      project_store(out, residual, params, project_out(rows, params, 0) + output, project_residual(rows, 0), output, total);
+    }
   }
 }
 
 // For W that are packed; of others nothing is compiled.
-template <typename T, typename W, uint PACKED> struct PackedRow {
+template <typename T, typename W, typename ROWS, uint PACKED> struct PackedRow {
   static METAL_FUNC void run(device const T* x, device const ushort* weight, device const ushort* scales,
                              device const ushort* biases, device const T* residual, device T* out,
-                             constant GDMProject& params, threadgroup float4* memory, uint group, uint index) {
-    packed_row<T, W>(x, weight, scales, biases, residual, out, params, memory, group, index);
+                             constant GDMProject& params, threadgroup float4* memory, ROWS rows, uint group, uint index) {
+    packed_row<T, W>(x, weight, scales, biases, residual, out, params, memory, rows, group, index);
   }
 };
-template <typename X, typename W> struct PackedRow<X, W, 0> {
+template <typename X, typename W, typename ROWS> struct PackedRow<X, W, ROWS, 0> {
   static METAL_FUNC void run(device const X*, device const ushort*, device const ushort*, device const ushort*,
-                             device const X*, device X*, constant GDMProject&, threadgroup float4*, uint, uint) {}
+                             device const X*, device X*, constant GDMProject&, threadgroup float4*, ROWS, uint, uint) {}
 };
 
 #endif

@@ -60,6 +60,9 @@ enum {
   GDM_PACKED_OUTPUTS = 1,
   GDM_PACKED_TURNS = 2,
   GDM_EMBEDDING_THREADS = 128,
+  GDM_ROUTE_THREADS = 256,
+  GDM_EXPERT_SORT_THREADS = 256,
+  GDM_COMBINE_THREADS = 128,
   GDM_COPY_THREADS = 256,
   GDM_ATTENTION_SPAN = 512,        // keys of a span: the order of a row's sums depends on it
   GDM_ATTENTION_BLOCK = 32,        // keys of a step of the online softmax: a lane each
@@ -173,6 +176,46 @@ typedef struct GDMProject {
   uint32_t unit;      // GDM_PROJECT_UNIT
 } GDMProject;
 GDM_ASSERT_SIZE(GDMProject, 32);
+
+// expert_projection.metal, which also takes a GDMProject: its rows are those of out, and its row strides are not used.
+typedef struct GDMExperts {
+  uint32_t experts, ranks;  // matrices; rows of out for each token
+  uint32_t xTokenStride, xRankStride;
+  uint32_t outTokenStride, outRankStride;
+} GDMExperts;
+GDM_ASSERT_SIZE(GDMExperts, 24);
+
+// Rows of out that one expert's matrix serves: entries first .. first + rows - 1 of the sorted rows. expert
+// GDM_EXPERT_NONE: rows whose ids are of no expert. rows 0: nothing.
+enum { GDM_EXPERT_NONE = -1 };
+typedef struct GDMExpertTile {
+  int32_t expert;
+  uint32_t first, rows;
+} GDMExpertTile;
+GDM_ASSERT_SIZE(GDMExpertTile, 12);
+
+// expert_sort.metal. tiles: as many as there is memory for.
+typedef struct GDMExpertSort {
+  uint32_t rows, experts, tileRows, tiles;
+} GDMExpertSort;
+GDM_ASSERT_SIZE(GDMExpertSort, 16);
+
+// route.metal
+typedef struct GDMRoute {
+  uint32_t experts, chosen, normalize, logitsRowStride;
+} GDMRoute;
+GDM_ASSERT_SIZE(GDMRoute, 16);
+
+// combine_experts.metal. wide: GDM_COMBINE_*, the tensors that are f32 and not the activation dtype.
+enum { GDM_COMBINE_EXPERTS = 1, GDM_COMBINE_SHARED = 2, GDM_COMBINE_GATE = 4, GDM_COMBINE_RESIDUAL = 8 };
+typedef struct GDMCombine {
+  uint32_t ranks, length, wide;
+  uint32_t hasShared, hasGate;
+  uint32_t residual;  // GDM_RESIDUAL_NONE, GDM_RESIDUAL_OUT or anything else for a tensor
+  uint32_t expertsTokenStride, expertsRankStride;
+  uint32_t sharedTokenStride, gateTokenStride, residualTokenStride, outTokenStride;
+} GDMCombine;
+GDM_ASSERT_SIZE(GDMCombine, 48);
 
 // embedding.metal
 typedef struct GDMEmbedding {

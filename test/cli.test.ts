@@ -43,7 +43,7 @@ describe("gated-delta", () => {
     [["generate", "folder"], "one prompt"],
     [["generate", "folder", "a", "b"], "one prompt"],
     [["generate", "folder", "a", "--temperature", "hot"], "--temperature"],
-    [["serve"], "one folder"],
+    [["serve"], "one model"],
     [["serve", "folder", "--port", "65536"], "--port: expected a number from 0 to 65535"],
     [["serve", "folder", "--sessions", "0"], "--sessions"],
     [["serve", "folder", "--dtype", "f64"], "--dtype"],

@@ -7,9 +7,11 @@ import { mixerSettings, rotationSettings } from "../lib/checkpoint/config-settin
 import type { Settings } from "../lib/checkpoint/config-settings.ts";
 import { parseLayerConfig } from "../lib/checkpoint/mixer-config.ts";
 import { kdaSchema, olmoSchema, qwenSchema } from "../lib/checkpoint/mixer-schemas.ts";
-import { modelKeys } from "../lib/model/config-schemas.ts";
+import { expertKeys, modelKeys } from "../lib/model/config-schemas.ts";
 import { olmoHybrid } from "../lib/model/families/olmo-hybrid.ts";
 import { qwen35 } from "../lib/model/families/qwen3-5.ts";
+import { qwen35Moe } from "../lib/model/families/qwen3-5-moe.ts";
+import { qwen3Next } from "../lib/model/families/qwen3-next.ts";
 import { parseModelConfig } from "../lib/model/parse-config.ts";
 import { thrownBy } from "./support/devices.ts";
 
@@ -79,6 +81,11 @@ describe("settings", () => {
     check(olmoHybrid.settings, golden("models/olmo_hybrid"), parse);
   });
 
+  test("of mixtures of experts", () => {
+    check(qwen35Moe.settings, golden("models/qwen3_5_moe")["text_config"] as Config, parse);
+    check(qwen3Next.settings, golden("models/qwen3_next"), parse);
+  });
+
   test("that the parsers read are called computed, or have one value", () => {
     const read = (schema: () => { readonly shape: object }) => Object.keys(schema().shape);
     const known = (settings: Settings) => Object.keys(settings).flatMap((key) => [key, key.split(".")[0]!]);
@@ -86,12 +93,13 @@ describe("settings", () => {
     expect(known(mixerSettings.qwen)).toEqual(expect.arrayContaining(read(qwenSchema)));
     expect(known(mixerSettings.olmo)).toEqual(expect.arrayContaining(read(olmoSchema)));
     expect(known(olmoHybrid.settings)).toEqual(expect.arrayContaining([...Object.keys(modelKeys()), ...read(olmoSchema)]));
+    expect(known(qwen3Next.settings)).toEqual(expect.arrayContaining([...Object.keys(modelKeys()), ...Object.keys(expertKeys()), ...read(qwenSchema)]));
     const { kimi, glm, bailing: other } = mixerSettings;
     expect([kimi, glm, other].flatMap(known)).toEqual(expect.arrayContaining(read(kdaSchema)));
   });
 
   test("carry reasons", () => {
-    for (const settings of [modelSettings, olmoHybrid.settings, rotationSettings, ...Object.values(mixerSettings)] as Settings[]) {
+    for (const settings of [modelSettings, qwen35Moe.settings, qwen3Next.settings, olmoHybrid.settings, rotationSettings, ...Object.values(mixerSettings)] as Settings[]) {
       for (const fate of Object.values(settings)) {
         if (fate !== "computed") expect(("only" in fate ? fate.why : fate.harmless).length).toBeGreaterThan(10);
       }

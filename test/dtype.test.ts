@@ -56,7 +56,7 @@ describe("the dtype table", () => {
       expect(() => asDType(other, "op", "dtype")).toThrow(DTypeError);
     }
     expect(() => asDType("f64", "device.tensor", "dtype")).toThrow(
-      'device.tensor: dtype: expected one of f32, f16, bf16, i32, u32, got "f64"',
+      'device.tensor: dtype: expected one of f32, f16, bf16, i32, u32, id32, got "f64"',
     );
   });
 });

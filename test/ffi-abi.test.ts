@@ -26,7 +26,10 @@ const indexArguments = [
 ];
 /** Optional tensors: of every op, and of one op. */
 const optionalTensors = ["bias", "conv_bias", "residual", "snapshots", "source"];
-const optionalOf: Readonly<Record<string, readonly string[]>> = { gd_encode_attention: ["gate", "query_norm", "key_norm"] };
+const optionalOf: Readonly<Record<string, readonly string[]>> = {
+  gd_encode_attention: ["gate", "query_norm", "key_norm"],
+  gd_encode_combine_experts: ["shared_gate"],
+};
 
 /** Values that no field of a name and type may have. */
 function wrongValues(field: string, type: string): readonly number[] {
@@ -56,7 +59,7 @@ function wrongValues(field: string, type: string): readonly number[] {
 
 /** Whether a path is the offset of a matrix's tensor, which may lie at any byte. */
 function isMatrix(name: string, path: string): boolean {
-  return /^gd_encode_(?:linear|embedding)$/.test(name) && /^(?:weight|scales|biases)\.offset$/.test(path);
+  return /^gd_encode_(?:linear|expert_linear|embedding)$/.test(name) && /^(?:weight|scales|biases)\.offset$/.test(path);
 }
 
 /** Dimensions beyond a tensor's rank, and strides where no step is made. */

@@ -5,8 +5,10 @@ import { runBun } from "./support/children.ts";
 const scripts = [
   ["state-programs", "programs", ["--short-files"]],
   ["model-schedules", "schedules", []],
+  ["experts", "cases", []],
   ["session-schedules", "schedules", ["--seconds", "600"]],
   ["session-pressure", "schedules", []],
+  ["gguf-files", "programs", []],
 ] as const;
 const counts = (text: string) => [...text.matchAll(/^ {2}([^:]+: \d+)$/gm)].map(([, line]) => line!);
 

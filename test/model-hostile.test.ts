@@ -77,11 +77,10 @@ test("the models that are changed below load", async () => {
 
 describe("other models", () => {
   test.each<[what: string, change: (config: Record<string, any>) => void, mention: string]>([
-    ["a mixture of experts", (config) => Object.assign(config, { model_type: "qwen3_5_moe_text", num_experts: 8 }), "a mixture of experts, num_experts 8"],
-    ["one that only its type names", (config) => (config["model_type"] = "qwen3_5_moe"), "a mixture of experts"],
-    ["one that only its experts name", (config) => (config["num_experts"] = 64), "a mixture of experts"],
-    ["experts that are no number", (config) => (config["num_experts"] = "8"), 'num_experts "8"'],
-    ["Qwen3-Next", (config) => (config["model_type"] = "qwen3_next"), '"qwen3_next"'],
+    ["a mixture of experts of another architecture", (config) => Object.assign(config, { model_type: "qwen3_moe", num_experts: 8 }), '"qwen3_moe"'],
+    ["experts that the type does not have", (config) => (config["num_experts"] = 64), "num_experts: expected 0 (a dense model has none), got 64"],
+    ["experts that are no number", (config) => (config["num_experts"] = "8"), 'num_experts: expected 0 (a dense model has none), got "8"'],
+    ["experts under another name", (config) => (config["num_local_experts"] = 8), "num_local_experts"],
     ["llama", (config) => (config["model_type"] = "llama"), '"llama"'],
     ["another text model in a wrapper", (config) => Object.assign(config, { model_type: "qwen3_5", text_config: { ...config, model_type: "kimi_linear" } }), '"kimi_linear"'],
     ["another wrapper", (config) => Object.assign(config, { model_type: "glm5_next", text_config: { ...config } }), '"glm5_next"'],

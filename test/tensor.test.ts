@@ -9,8 +9,8 @@ const device = openDevice();
 
 describe("making tensors", () => {
   test("a new tensor is zeros of its dtype, shape and layout", () => {
-    const kinds = { f32: Float32Array, f16: Float16Array, bf16: Uint16Array, i32: Int32Array, u32: Uint32Array } as const;
-    for (const dtype of ["f32", "f16", "bf16", "i32", "u32"] as const) {
+    const kinds = { f32: Float32Array, f16: Float16Array, bf16: Uint16Array, i32: Int32Array, u32: Uint32Array, id32: Int32Array } as const;
+    for (const dtype of ["f32", "f16", "bf16", "i32", "u32", "id32"] as const) {
       const t = device.tensor(dtype, [2, 3, 4]);
       expect(t.data).toBeInstanceOf(kinds[dtype]);
       expect(t.data.length).toBe(24);
@@ -260,7 +260,7 @@ describe("copying", () => {
   });
 
   test("long rows are copied like short ones: gaps stay, overlaps are as if through a copy", () => {
-    for (const dtype of ["f32", "f16", "bf16", "i32", "u32"] as const) {
+    for (const dtype of ["f32", "f16", "bf16", "i32", "u32", "id32"] as const) {
       const wide = counting(device, dtype, [3, 256], 0, isFloatDType(dtype) ? 0.5 : 1);
       const before = [...wide.data];
       const source = wide.narrow(1, 3, 100);

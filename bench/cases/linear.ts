@@ -30,7 +30,7 @@ function bitsOf(form: LinearShape["form"]): number {
 }
 
 /** Words of any bits. */
-function words(device: Device, shape: readonly [number, number]): Tensor {
+export function words(device: Device, shape: readonly [number, number]): Tensor {
   const tensor = device.tensor("u32", shape);
   const data = tensor.data as Uint32Array;
   const random = new Random(data.length);

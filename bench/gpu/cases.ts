@@ -5,6 +5,7 @@
 import { add, attention, causalConv1d, embedding, gatedDelta, gatedDeltaStep, gatedRmsNorm, linear, rmsNorm, siluMul } from "../../lib/index.ts";
 import type { Device, FloatDType, Op, Tensor } from "../../lib/index.ts";
 import { chainOf } from "../step-chain.ts";
+import { expertCases } from "./expert-cases.ts";
 
 const [keyHeads, valueHeads, dim, convWidth] = [16, 32, 128, 4] as const;
 const keys = keyHeads * dim;
@@ -295,6 +296,7 @@ export const cases: readonly Case[] = [
   ...([8, 64, 512] as const).flatMap((rows) =>
     (["f32", "q4"] as const).map((form) => twoRowsCase(form, rows, 2048, 12288)),
   ),
+  ...expertCases,
   embeddingCase("bf16", 512, 1024),
   embeddingCase("q4", 512, 1024),
   rowsCase("siluMul", 512, 12288, 3, (row) => siluMul({ gate: row(), up: row(), out: row() })),

@@ -6,6 +6,7 @@ import {
   add,
   attention,
   causalConv1d,
+  combineExperts,
   commitCausalConv1d,
   commitGatedDelta,
   copySlots,
@@ -13,8 +14,10 @@ import {
   gatedDeltaStep,
   gatedRmsNorm,
   embedding,
+  expertLinear,
   linear,
   rmsNorm,
+  route,
   siluMul,
 } from "../../lib/index.ts";
 import type { Device, FloatDType, Op, Tensor } from "../../lib/index.ts";
@@ -162,7 +165,33 @@ export function* every(device: Device): Generator<readonly Op[]> {
       }
     }
   }
+  yield* mixtures(device);
   for (const [dtype, length] of [["f32", 8], ["f32", 5], ["bf16", 7]] as const) {
     yield [copySlots({ pool: made(device, dtype, [4, length]), readSlots: [1, 0, -1], writeSlots: [0, 1, 2] })];
+  }
+}
+
+/** Mixtures: few tokens, whose rows take their experts' matrices directly, and many, whose rows are sorted first. */
+function* mixtures(device: Device): Generator<readonly Op[]> {
+  const [experts, k, outputs] = [5, 2, 37];
+  for (const t of dtypes) {
+    for (const tokens of [1, 3, 7, 21]) {
+      const ids = device.tensor("id32", [tokens, k]);
+      const weights = device.tensor("f32", [tokens, k]);
+      yield [route({ logits: made(device, t, [tokens, experts]), ids, weights, normalize: tokens > 1 })];
+      for (let i = 0; i < ids.data.length; i += 1) ids.data[i] = (i * 3) % experts;
+      const out = (): Tensor => made(device, t, [tokens, k, outputs]);
+      for (const w of dtypes) {
+        yield [expertLinear({ x: made(device, t, [tokens, 77]), weight: made(device, w, [experts, outputs, 77]), ids, out: out() })];
+      }
+      for (const bits of [2, 3, 4, 5, 6, 8]) {
+        const weight = device.tensor("u32", [experts, outputs, (96 * bits) / 32]);
+        for (let i = 0; i < weight.data.length; i += 1) weight.data[i] = Math.imul(i + 1, 0x9e3779b1) >>> 0;
+        const [scales, biases] = [made(device, t, [experts, outputs, 3], 0, 0.1), made(device, t, [experts, outputs, 3])];
+        yield [expertLinear({ x: made(device, t, [tokens, k, 96]), weight, scales, biases, ids, out: out() })];
+      }
+      const row = (): Tensor => made(device, t, [tokens, outputs]);
+      yield [combineExperts({ experts: out(), weights: made(device, "f32", [tokens, k]), shared: row(), sharedGate: made(device, t, [tokens, 1]), residual: row(), out: row() })];
+    }
   }
 }

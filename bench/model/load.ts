@@ -50,10 +50,10 @@ async function besideTimer(run: () => Promise<unknown>): Promise<Measured> {
   return { seconds, longestGap, longestWork: Number.isNaN(longestWork) ? undefined : longestWork };
 }
 
-/** The most resident memory so far, in bytes; maxRSS is in KiB on Linux and in bytes on macOS. */
+/** The most resident memory so far, in bytes. Linux's maxRSS begins with that of the process which started this one. */
 function peak(): number {
-  const { maxRSS } = process.resourceUsage();
-  return process.platform === "darwin" ? maxRSS : maxRSS * 1024;
+  if (process.platform === "darwin") return process.resourceUsage().maxRSS;
+  return Number(/^VmHWM:\s*(\d+) kB$/m.exec(readFileSync("/proc/self/status", "utf8"))?.[1]) * 1024;
 }
 
 function bytesIn(folder: string): number {

@@ -1,4 +1,4 @@
-/** Sizes of dense Qwen3.5 text models, and the tensors that follow from them, under the names of their checkpoints. */
+/** Sizes of Qwen3.5 text models, dense and of experts, and the tensors that follow from them, under the names of their checkpoints. */
 
 /** A model's sizes, under the names in `config.json`. */
 export interface ModelShape {
@@ -17,6 +17,13 @@ export interface ModelShape {
   readonly linear_conv_kernel_dim: number;
   readonly max_position_embeddings: number;
   readonly tie_word_embeddings: boolean;
+  /** Of a mixture of experts in each layer, which has no MLP of `intermediate_size`. */
+  readonly experts?: {
+    readonly num_experts: number;
+    readonly num_experts_per_tok: number;
+    readonly moe_intermediate_size: number;
+    readonly shared_expert_intermediate_size: number;
+  };
 }
 
 /** Qwen/Qwen3.5-0.8B's text model (its released `config.json`). */
@@ -36,6 +43,26 @@ export const qwen08B: ModelShape = {
   linear_conv_kernel_dim: 4,
   max_position_embeddings: 262144,
   tie_word_embeddings: true,
+};
+
+/** Qwen/Qwen3.5-35B-A3B's text model (transformers, `Qwen3_5MoeTextConfig`) with 8 of its 40 layers. */
+export const qwen35BA3B: ModelShape = {
+  hidden_size: 2048,
+  intermediate_size: 0,
+  vocab_size: 248320,
+  num_hidden_layers: 8,
+  full_attention_interval: 4,
+  num_attention_heads: 16,
+  num_key_value_heads: 2,
+  head_dim: 256,
+  linear_num_key_heads: 16,
+  linear_num_value_heads: 32,
+  linear_key_head_dim: 128,
+  linear_value_head_dim: 128,
+  linear_conv_kernel_dim: 4,
+  max_position_embeddings: 262144,
+  tie_word_embeddings: false,
+  experts: { num_experts: 256, num_experts_per_tok: 8, moe_intermediate_size: 512, shared_expert_intermediate_size: 512 },
 };
 
 /** A model of the same kind with 4 GB of weights in 4 bits. */
@@ -90,11 +117,15 @@ export function frameParts(shape: ModelShape, root: string): Part[] {
   ];
 }
 
-/** The parts of layer `layer`. */
-export function layerParts(shape: ModelShape, root: string, layer: number): Part[] {
+/**
+ * The parts of layer `layer`.
+ *
+ * @param mlx whether experts are in three tensors, as mlx-lm has them, or in the released two.
+ */
+export function layerParts(shape: ModelShape, root: string, layer: number, mlx: boolean): Part[] {
   const { hidden_size: hidden, intermediate_size: wide, head_dim: dim } = shape;
   const prefix = `${root}layers.${layer}.`;
-  const matrix = (name: string, rows: number, columns: number): Part => ({ name: prefix + name, role: "matrix", shape: [rows, columns] });
+  const matrix = (name: string, ...size: number[]): Part => ({ name: prefix + name, role: "matrix", shape: size });
   const vector = (name: string, role: Role, ...size: number[]): Part => ({ name: prefix + name, role, shape: size });
   const keys = shape.linear_num_key_heads * shape.linear_key_head_dim;
   const values = shape.linear_num_value_heads * shape.linear_value_head_dim;
@@ -124,8 +155,21 @@ export function layerParts(shape: ModelShape, root: string, layer: number): Part
     vector("input_layernorm.weight", "norm", hidden),
     ...mixing,
     vector("post_attention_layernorm.weight", "norm", hidden),
-    matrix("mlp.gate_proj", wide, hidden),
-    matrix("mlp.up_proj", wide, hidden),
-    matrix("mlp.down_proj", hidden, wide),
+    ...(shape.experts === undefined ? dense("mlp.", wide) : experts(shape.experts)),
   ];
+
+  function dense(module: string, wide: number): Part[] {
+    return [matrix(`${module}gate_proj`, wide, hidden), matrix(`${module}up_proj`, wide, hidden), matrix(`${module}down_proj`, hidden, wide)];
+  }
+
+  function experts({ num_experts: count, moe_intermediate_size: wide, shared_expert_intermediate_size: shared }: NonNullable<ModelShape["experts"]>): Part[] {
+    const stacked = ["gate", "up"].map((name) => matrix(`mlp.switch_mlp.${name}_proj`, count, wide, hidden));
+    return [
+      matrix("mlp.gate", count, hidden),
+      ...(mlx ? stacked : [matrix("mlp.experts.gate_up_proj", count, 2 * wide, hidden)]),
+      matrix(mlx ? "mlp.switch_mlp.down_proj" : "mlp.experts.down_proj", count, hidden, wide),
+      ...dense("mlp.shared_expert.", shared),
+      matrix("mlp.shared_expert_gate", 1, hidden),
+    ];
+  }
 }

@@ -5,11 +5,14 @@
  *     bun bench/model/run.ts FOLDER [--threads 2] [--prompt 512] [--tokens 40] [--sequences 1]
  *
  * The least work: a prompt does a multiply-add for each number of its matrices and token, the vocabulary's for one row alone; a step of
- * decoding reads every matrix once, as it is stored. States, keys and norms are not counted.
+ * decoding reads every matrix once, as it is stored. Of experts a token has only those that it goes through. States, keys and norms
+ * are not counted. JavaScript's share of a step is the time until `model.run` has returned its promise: the work is committed then.
  */
 import { parseArgs } from "node:util";
 import { Device } from "../../lib/index.ts";
+import { promptWork } from "../../lib/cli/machine-limits.ts";
 import { LanguageModel } from "../../lib/model/language-model.ts";
+import type { ModelConfig } from "../../lib/model/model-config.ts";
 import { openCheckpoint } from "../../lib/checkpoint/safetensors.ts";
 import { Probe, coldBytes } from "../native/probe.ts";
 
@@ -26,30 +29,24 @@ const [folder] = positionals;
 if (folder === undefined) throw new Error("name a model's folder");
 const [threads, prompt, tokens, count] = [values.threads, values.prompt, values.tokens, values.sequences].map(Number) as [number, number, number, number];
 
-/** Bytes of the matrices that a step of decoding reads: all but the embedding, unless it is the output's too. */
-function bytesRead(folder: string, skipped: readonly string[], tied: boolean): number {
+/** Bytes of the matrices that a step of one sequence reads: all but the embedding, unless it is the output's too. */
+function bytesRead(folder: string, skipped: readonly string[], { tied, experts }: ModelConfig): number {
   using source = openCheckpoint(folder);
   return source.names.reduce((sum, name) => {
     const { shape, bytes } = source.info(name);
-    const read = shape.length === 2 && !skipped.includes(name) && (tied || !/embed_tokens\./.test(name));
-    return read ? sum + bytes : sum;
+    if (skipped.includes(name) || (!tied && /embed_tokens\./.test(name))) return sum;
+    if (experts !== undefined && /\.(?:switch_mlp|experts)\./.test(name)) return sum + (bytes * experts.perToken) / experts.count;
+    return shape.length === 2 ? sum + bytes : sum;
   }, 0);
 }
 
 using device = Device.open({ backend: "cpu", threads });
 using model = await LanguageModel.load(device, folder, { states: count + 1, pages: (count + 1) * Math.ceil((prompt + tokens + 8) / 64) });
 const { config } = model;
-const bytes = bytesRead(folder, model.skipped, config.tied);
-const { hiddenSize, intermediateSize, vocabSize, attention, mixer } = config;
-const channels = 2 * mixer.keyHeads * mixer.keyDim + mixer.valueHeads * mixer.valueDim;
-const width = mixer.valueHeads * mixer.valueDim;
-let multiplyAdds = 0; // a token
-for (const layer of config.layers) {
-  multiplyAdds += 3 * hiddenSize * intermediateSize;
-  multiplyAdds += layer === "attention"
-    ? hiddenSize * attention.headDim * (3 * attention.heads + 2 * attention.kvHeads)
-    : hiddenSize * (channels + 2 * width + 2 * mixer.valueHeads) + 3 * mixer.valueHeads * mixer.valueDim * mixer.keyDim;
-}
+const bytes = bytesRead(folder, model.skipped, config);
+const { hiddenSize, vocabSize, mixer } = config;
+const mixers = config.layers.filter((type) => type === "gatedDelta").length;
+const multiplyAdds = promptWork(config) + mixers * 3 * mixer.valueHeads * mixer.valueDim * mixer.keyDim; // a token
 
 const probe = new Probe();
 const ids = (length: number, seed: number) => Array.from({ length }, (_, i) => (i * 7919 + seed) % vocabSize);
@@ -68,17 +65,24 @@ const least = (prompt * multiplyAdds + hiddenSize * vocabSize) / peak;
 const sequences = Array.from({ length: count }, () => model.sequence());
 await model.run(sequences.map((sequence, i) => ({ sequence, tokens: ids(16, i) })));
 const steps: number[] = [];
+const scripted: number[] = [];
 for (let t = 0; t < tokens; t++) {
   const start = performance.now();
-  await model.run(sequences.map((sequence) => ({ sequence, tokens: [t] })));
-  if (t >= 5) steps.push((performance.now() - start) / 1000);
+  const step = model.run(sequences.map((sequence) => ({ sequence, tokens: [t] })));
+  const committed = performance.now();
+  await step;
+  if (t < 5) continue;
+  steps.push((performance.now() - start) / 1000);
+  scripted.push((committed - start) / 1000);
 }
 const rate = probe.bandwidth("read", coldBytes, threads, 400);
 
 const line = (name: string, times: number[], limit: number, of: number, what: string) =>
   console.log(`${name}: median ${(1000 * median(times)).toFixed(1)} ms, best ${(1000 * Math.min(...times)).toFixed(1)} ms, ${(of / median(times)).toFixed(1)} tokens/s; ` +
     `${((100 * limit) / median(times)).toFixed(0)} % (best ${((100 * limit) / Math.min(...times)).toFixed(0)} %) of ${what}`);
-console.log(`${folder}: ${(bytes / 1e6).toFixed(0)} MB of matrices, ${threads} threads, ${device.name}`);
+console.log(`${folder}: ${(bytes / 1e6).toFixed(0)} MB of matrices a step, ${threads} threads, ${device.name}`);
 line(`prompt of ${prompt}`, prompts, least, prompt, `the multiply-add peak, ${(peak / 1e9).toFixed(0)} G/s`);
 line(`decode, ${count} at a time`, steps, bytes / rate, count, `reading the matrices at ${(rate / 1e9).toFixed(1)} GB/s`);
+const script = median(scripted);
+console.log(`JavaScript: median ${(1e6 * script).toFixed(0)} us a step, ${((100 * script) / median(steps)).toFixed(1)} %`);
 for (const sequence of sequences) sequence[Symbol.dispose]();

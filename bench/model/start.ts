@@ -1,7 +1,7 @@
 /**
  * Measures how soon a model of a folder answers, with copied and with mapped weights, with the files in the system's cache
  * (warm) and not in it (cold): the load, the first token, the median of later ones, and the resident memory after it, of the
- * process's own and of files. Each measurement has a process of its own. Linux only; cold means that GNU dd has asked the
+ * process's own and of files; then tokens of both in turns. Each measurement has a process of its own. Linux only; cold means that GNU dd has asked the
  * system to drop the file from its cache.
  *
  *     bun bench/model/start.ts FOLDER [--rounds 3] [--tokens 12] [--threads N]
@@ -29,7 +29,7 @@ function residentMemory(...names: string[]): number[] {
   return names.map((name) => Math.round((1024 * Number(new RegExp(`^${name}:\\s+(\\d+) kB`, "m").exec(status)?.[1] ?? NaN)) / 1e6));
 }
 
-/** What one process measures, in seconds and megabytes. */
+/** The measurements of one process, in seconds and megabytes. */
 interface Measured {
   readonly load: number;
   readonly first: number;
@@ -54,6 +54,24 @@ async function measure(weights: "copied" | "mapped"): Promise<Measured> {
   return { load: (loaded - start) / 1000, first: times[0]!, later: median(times.slice(2)), own, files };
 }
 
+/** Tokens of a copied and of a mapped model in turns, in one process: the ratio of their times. */
+async function compare(): Promise<string> {
+  using device = Device.open({ backend: "cpu", threads: Number(values.threads ?? 0) });
+  const options = { states: 1, pages: 4, draftTokens: 0 };
+  using copied = await LanguageModel.load(device, folder!, options);
+  using mapped = await LanguageModel.load(device, folder!, { ...options, weights: "mapped" });
+  const sides = [copied, mapped].map((model) => ({ model, sequence: model.sequence(), times: [] as number[] }));
+  for (let i = 0; i < Number(values.tokens) + 2; i++) {
+    for (const { model, sequence, times } of sides) {
+      const before = performance.now();
+      await model.run([{ sequence, tokens: [100 + i] }]);
+      if (i >= 2) times.push((performance.now() - before) / 1000);
+    }
+  }
+  const [one, two] = sides.map(({ times }) => ({ best: Math.min(...times), median: median(times) }));
+  return `in turns: a token ${one!.best.toFixed(4)} s copied, ${two!.best.toFixed(4)} s mapped at best (medians ${one!.median.toFixed(4)}, ${two!.median.toFixed(4)})`;
+}
+
 function dropFromCache(): void {
   for (const name of readdirSync(folder!)) {
     Bun.spawnSync(["dd", `if=${join(folder!, name)}`, "iflag=nocache", "count=0", "status=none"]);
@@ -61,16 +79,18 @@ function dropFromCache(): void {
 }
 
 if (values.child !== undefined) {
-  console.log(JSON.stringify(await measure(values.child as "copied")));
+  console.log(values.child === "both" ? await compare() : JSON.stringify(await measure(values.child as "copied")));
 } else {
-  for (const cold of [true, false]) {
+  const inChild = (what: string): string => {
+    return Bun.spawnSync([process.execPath, ...process.argv.slice(1), "--child", what], { stderr: "inherit" }).stdout.toString().trim();
+  };
+  for (const cold of Number(values.rounds) > 0 ? [true, false] : []) {
     const found = { copied: [] as Measured[], mapped: [] as Measured[] };
     // In turns, since other work on the machine comes and goes.
     for (let round = 0; round < Number(values.rounds); round++) {
       for (const weights of ["copied", "mapped"] as const) {
         if (cold) dropFromCache();
-        const { stdout } = Bun.spawnSync([process.execPath, ...process.argv.slice(1), "--child", weights], { stderr: "inherit" });
-        found[weights].push(JSON.parse(stdout.toString()) as Measured);
+        found[weights].push(JSON.parse(inChild(weights)) as Measured);
       }
     }
     for (const [weights, all] of Object.entries(found)) {
@@ -79,4 +99,5 @@ if (values.child !== undefined) {
       console.log(`${cold ? "cold" : "warm"} ${weights}: load ${of("load").toFixed(3)} s, first token ${of("first").toFixed(3)} s, later ones ${of("later").toFixed(4)} s (best ${best.toFixed(4)}), own ${of("own")} MB, files ${of("files")} MB`);
     }
   }
+  console.log(inChild("both"));
 }

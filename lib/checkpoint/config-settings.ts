@@ -45,13 +45,14 @@ const kda: Settings = {
 export const mixerSettings = {
   qwen: {
     ...headSizes,
-    ...computed("rms_norm_eps", "full_attention_interval", "output_gate_type"),
+    ...computed("rms_norm_eps", "full_attention_interval", "output_gate_type", "linear_value_head_order"),
     hidden_act: silu,
     mamba_ssm_dtype: ofMemory,
   },
   olmo: {
     ...headSizes,
     ...computed("num_attention_heads", "linear_allow_neg_eigval"),
+    linear_value_head_order: ofOthers("block"),
     hidden_act: silu,
     layer_norm_epsilon: { only: [1e-5], why: "transformers' mixer always has this epsilon; mlx-lm reads it" },
     rms_norm_eps: { harmless: "of the layers' other norms; the mixer's own has 1e-5" },
@@ -83,7 +84,10 @@ export const modelSettings: Settings = {
   ...headSizes,
   ...computed("model_type", "text_config", "intermediate_size", "vocab_size", "rms_norm_eps", "num_attention_heads", "num_key_value_heads", "head_dim"),
   ...computed("max_position_embeddings", "tie_word_embeddings", "eos_token_id", "rope_parameters", "rope_theta", "quantization", "quantization_config"),
-  num_experts: "computed",
+  linear_value_head_order: "computed",
+  num_experts: { only: [0], why: "a dense model has none" },
+  num_local_experts: ofOthers(0),
+  n_routed_experts: ofOthers(0),
   hidden_act: silu,
   attention_bias: { only: [false], why: "the projections of attention have no biases" },
   is_causal: { only: [true], why: "a token attends only to earlier ones" },

@@ -5,7 +5,7 @@ import { describe } from "../errors.ts";
 export const headBytes = 64;
 
 const signatures: readonly (readonly [start: RegExp, kind: string])[] = [
-  [/^GGUF/, "a GGUF file, which this library does not read"],
+  [/^GGUF/, "a GGUF file"],
   [/^version https:\/\/git-lfs\.github\.com\/spec\//, "a git-lfs pointer, whose content was not downloaded (`git lfs pull` downloads it)"],
   [/^# xet version/, "a Xet pointer, whose content was not downloaded"],
   [/^PK\x03\x04/, "a zip archive, as PyTorch's .bin and .pt files are"],

@@ -13,6 +13,8 @@ import { FormatError, isRecord, parseJsonObject } from "./json.ts";
 /** One tensor of a file. */
 export interface TensorInfo {
   readonly dtype: SafetensorsDType;
+  /** The format of the blocks in a tensor of bytes, whose last dimension is a row's; undefined where the dtype says all. */
+  readonly weightFormat?: string;
   /** Dimensions, outermost first; none for a single number. */
   readonly shape: readonly number[];
   /** Its size. */

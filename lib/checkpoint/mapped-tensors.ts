@@ -12,7 +12,7 @@ import { contiguousStrides } from "../tensor/strides.ts";
 import { makeTensor } from "../tensor/tensor.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import { placeOf } from "./open-checkpoint.ts";
-import type { FileOrigin } from "./safetensors-file.ts";
+import type { FileOrigin } from "./file-tensors.ts";
 import type { TensorSource } from "./source.ts";
 
 /** Bytes between tensors that a window skips: what a GPU works with is resident as a whole. */

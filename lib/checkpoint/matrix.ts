@@ -5,10 +5,10 @@ import { weightLayouts } from "../native/weight-formats.ts";
 import { dtypes, type DType, type FloatDType } from "../tensor/dtype.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 
-/** The weight of a `linear` or an `embedding`, under the names of their arguments. */
+/** The weight of a `linear` or an `embedding`, or those of experts for an `expertLinear`, under the names of their arguments. */
 export interface Matrix {
   readonly weightFormat: WeightFormat;
-  /** The format's blocks; for floats `[outFeatures, inFeatures]`. */
+  /** The format's blocks; for floats `[outFeatures, inFeatures]`. Experts' matrices have a dimension before these, as all parts. */
   readonly weight: Tensor;
   /** `[outFeatures, blocks of a row]`, if the format has scales. */
   readonly scales?: Tensor;
@@ -19,7 +19,7 @@ export interface Matrix {
 /** Dtype and shape of one tensor of a matrix. */
 export interface MatrixPart {
   readonly dtype: DType;
-  readonly shape: readonly [rows: number, columns: number];
+  readonly shape: readonly number[];
 }
 
 /** The stored form of a matrix: a {@link Matrix} without its memory. */
@@ -33,15 +33,16 @@ export interface StoredMatrix {
 /**
  * The tensors of a matrix `[rows, columns]`, whose columns are whole blocks.
  *
+ * @param rows one dimension, or several: those of experts, and the rows of each.
  * @param floats the dtype of scales and biases, if the format leaves it open.
  */
-export function storedMatrix(weightFormat: WeightFormat, rows: number, columns: number, floats: FloatDType = "f32"): StoredMatrix {
+export function storedMatrix(weightFormat: WeightFormat, rows: readonly number[], columns: number, floats: FloatDType = "f32"): StoredMatrix {
   const { elements, bytes, dtype, scales, biases } = weightLayouts[weightFormat];
   const blocks = columns / elements;
-  const companion = (given: DType | "float"): MatrixPart => ({ dtype: given === "float" ? floats : given, shape: [rows, blocks] });
+  const companion = (given: DType | "float"): MatrixPart => ({ dtype: given === "float" ? floats : given, shape: [...rows, blocks] });
   return {
     weightFormat,
-    weight: { dtype, shape: [rows, (blocks * bytes) / dtypes[dtype].bytes] },
+    weight: { dtype, shape: [...rows, (blocks * bytes) / dtypes[dtype].bytes] },
     ...(scales !== undefined && { scales: companion(scales) }),
     ...(biases !== undefined && { biases: companion(biases) }),
   };

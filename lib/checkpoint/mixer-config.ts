@@ -3,6 +3,7 @@
  * missing size is an error that names it. Settings that published configurations leave out have the defaults of transformers.
  */
 
+import type { HeadMap } from "../native/options.ts";
 import { BoundsError, GatedDeltaError, describe } from "../errors.ts";
 import { configError, parsed, unsupportedValue } from "./config-errors.ts";
 import { isRecord } from "./json.ts";
@@ -40,6 +41,11 @@ export interface LayerConfig {
    * with others), `separate` as one each.
    */
   readonly projections: "joint" | "separate";
+  /**
+   * Key head of value head v: v div r for `block`, v mod {@link keyHeads} for `tiled`, r value heads to a key head
+   * (`linear_value_head_order`, the library's own key: a GGUF file's architecture says it). @default "block"
+   */
+  readonly headMap?: HeadMap | undefined;
 }
 
 /** Channels of the convolution: query, key and value side by side. */
@@ -117,6 +123,7 @@ function parseQwen(root: object, types: readonly string[], place: ConfigPlace): 
       outputGate: isSilu(gate) ? "silu" : "sigmoid",
       betaForm: "sigmoid",
       projections: "joint",
+      ...(data.linear_value_head_order === "tiled" && { headMap: "tiled" as const }),
     },
     layers: data.layer_types?.length ?? data.num_hidden_layers ?? undefined,
     typeOf: (layer) => data.layer_types

@@ -42,6 +42,7 @@ export const qwenSchema = lazily(({ z }) => {
     linear_conv_kernel_dim: convWidth,
     output_gate_type: text.nullish(),
     full_attention_interval: layers.nullish(),
+    linear_value_head_order: z.enum(["block", "tiled"]).nullish(),
   });
 });
 

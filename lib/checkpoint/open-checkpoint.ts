@@ -1,15 +1,19 @@
 /**
  * A checkpoint in Hugging Face's layout: one safetensors file, or several with an index
- * (`model.safetensors.index.json`) whose `weight_map` gives the file of each tensor.
+ * (`model.safetensors.index.json`) whose `weight_map` gives the file of each tensor; or a GGUF file.
  */
 import { readdirSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { DisposedError, FileError, GatedDeltaError, describe } from "../errors.ts";
 import type { FloatArray } from "./dtypes.ts";
-import { openSafetensors, placeInFile } from "./safetensors-file.ts";
-import type { SafetensorsFile, TensorPlace } from "./safetensors-file.ts";
+import { placeInFile } from "./file-tensors.ts";
+import type { FileTensors, TensorPlace } from "./file-tensors.ts";
+import { openSafetensors } from "./safetensors-file.ts";
+import type { SafetensorsFile } from "./safetensors-file.ts";
 import { asArray } from "../arguments/reading.ts";
 import { foreignToJson } from "./foreign.ts";
+import { findGguf, ggufNames } from "./gguf/find-gguf.ts";
+import { openGguf } from "./gguf/gguf-checkpoint.ts";
 import { longestHeader } from "./header.ts";
 import type { TensorInfo } from "./header.ts";
 import { FormatError, isRecord, parseJsonObject } from "./json.ts";
@@ -32,8 +36,8 @@ const mostFiles = 65536;
  * A shard of an index is opened when one of its tensors is first used, so that tensors of some shards can be read while
  * others are missing.
  *
- * @param source a `.safetensors` file, an index (`.json`), a directory that holds either, or a list of files, whose
- *   tensors must have distinct names.
+ * @param source a `.safetensors` file, an index (`.json`), a GGUF file, a directory that holds one of these, or a list of
+ *   safetensors files, whose tensors must have distinct names.
  * @param caller the call that errors name, also errors of later reads. @default this function, then the checkpoint's methods
  * @throws {FileError} if a file is missing or damaged, or two files have a tensor of the same name.
  */
@@ -44,9 +48,11 @@ export function openCheckpoint(source: string | readonly string[], caller?: stri
   }
   const kind = kindOfPath(source);
   const advice = downloadAdvice(source);
-  if (kind === "nothing" && advice !== "" && !/\.(?:safetensors|json)$/.test(source)) {
+  if (kind === "nothing" && advice !== "" && !/\.(?:safetensors|json|gguf)$/.test(source)) {
     throw new FileError(source, { op, expected: `a local folder or file${advice}`, received: "no such folder or file" });
   }
+  const gguf = findGguf(source);
+  if (gguf !== undefined) return openGguf(gguf, caller);
   const path = kind === "directory" ? findIn(op, source) : source;
   if (!path.endsWith(".json")) return openSafetensors(path, caller);
   return new ShardedCheckpoint(path, readIndex(op, path), caller);
@@ -111,7 +117,7 @@ class ShardedCheckpoint implements TensorSource {
   }
 
   static {
-    placeOf = (source, name) => placeInFile(source instanceof ShardedCheckpoint ? source.#fileOf(name) : (source as SafetensorsFile), name);
+    placeOf = (source, name) => placeInFile(source instanceof ShardedCheckpoint ? source.#fileOf(name) : (source as FileTensors), name);
   }
 
   get names(): readonly string[] {
@@ -206,15 +212,21 @@ function findIn(op: string, directory: string): string {
     throw new FileError(directory, { op, expected: "a readable directory", received: String((cause as Error).message), cause });
   }
   refuseOtherFolders(op, directory, entries);
+  const ggufs = ggufNames(entries);
+  if (ggufs.length > 0) throw new FileError(directory, { op, expected: "one GGUF model in it, or the name of one", received: `${ggufs.length}: ${listText(ggufs)}` });
   const files = entries.filter((entry) => entry.endsWith(".safetensors"));
   const found = entries.includes(indexName) ? indexName : files.includes(singleName) ? singleName : files[0];
   if (found === undefined || (found !== indexName && found !== singleName && files.length > 1)) {
     const expected = `${indexName}, ${singleName} or a single .safetensors file in it`;
-    const others = entries.filter((entry) => /\.(?:gguf|bin|pt|pth|npz|h5|onnx)$/.test(entry));
-    const none = others.length === 0 ? "none" : `none, but ${others.slice(0, 3).join(", ")}${others.length > 3 ? ", …" : ""}`;
+    const others = entries.filter((entry) => /\.(?:bin|pt|pth|npz|h5|onnx)$/.test(entry));
+    const none = others.length === 0 ? "none" : `none, but ${listText(others)}`;
     throw new FileError(directory, { op, expected, received: files.length === 0 ? none : `${files.length} files` });
   }
   return join(directory, found);
+}
+
+function listText(names: readonly string[]): string {
+  return `${names.slice(0, 3).join(", ")}${names.length > 3 ? ", …" : ""}`;
 }
 
 /** The shard's path of every tensor of an index. */

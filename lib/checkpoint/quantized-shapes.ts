@@ -1,9 +1,12 @@
 /**
- * Recognises MLX's affine quantised modules by their tensors: `weight` in u32 words, and `scales` and `biases` for each group.
- * A module without `scales` is not quantised, regardless of the configuration.
+ * Recognises quantised modules by their tensors. MLX's affine ones have `weight` in u32 words, and `scales` and `biases` for each
+ * group; GGUF's have rows of blocks, whose format the file states. Any other module without `scales` is not quantised, regardless
+ * of the configuration.
  */
 
-import { DTypeError, FileError, UnsupportedError } from "../errors.ts";
+import { DTypeError, FileError, UnsupportedError, describe } from "../errors.ts";
+import type { WeightFormat } from "../native/options.ts";
+import { weightLayouts } from "../native/weight-formats.ts";
 import { floatDType } from "./dtypes.ts";
 import type { TensorInfo } from "./header.ts";
 import type { TensorSource } from "./source.ts";
@@ -13,6 +16,7 @@ import { affineBits, affineFormat, affineGroups, supportedWeights, type Quantiza
 /**
  * How a module's weight `[rows, columns]` is stored, or undefined for one that is not quantised.
  *
+ * @param rows one dimension, or several: those of experts, and the rows of each.
  * @param configured the configuration of the module.
  * @throws {UnsupportedError} for tensors of another scheme; {@link FileError} for shapes that do not fit each other, the
  * weight or the configuration; {@link DTypeError} for scales that are not floats or not of the biases' dtype.
@@ -20,7 +24,7 @@ import { affineBits, affineFormat, affineGroups, supportedWeights, type Quantiza
 export function quantizedShapes(
   source: TensorSource,
   module: string,
-  rows: number,
+  rows: readonly number[],
   columns: number,
   configured: Partial<Quantization>,
   op: string,
@@ -31,6 +35,7 @@ export function quantizedShapes(
     const packed = [".qweight", ".weight_packed", ".weight_q"].map((end) => module + end).find((name) => source.has(name));
     if (packed !== undefined) throw foreign(packed, "weights of another scheme, as GPTQ and AWQ have");
   }
+  if (source.has(weightName) && source.info(weightName).weightFormat !== undefined) return blockMatrix(source, weightName, rows, columns, op);
   if (!source.has(scalesName)) {
     if (source.has(weightName) && source.info(weightName).dtype === "U32") throw foreign(weightName, "U32 words without scales");
     return undefined;
@@ -45,11 +50,11 @@ export function quantizedShapes(
   if (expectRows(biasesName, biases) !== groups) throw misfit(biasesName, `as many columns as ${scalesName}, ${groups}`, biases);
   const bits = (32 * words) / columns;
   if (!affineBits.includes(bits)) {
-    throw misfit(weightName, `[${rows}, ${columns} · bits / 32], bits one of ${affineBits.join(", ")}`, weight);
+    throw misfit(weightName, `[${rows.join(", ")}, ${columns} · bits / 32], bits one of ${affineBits.join(", ")}`, weight);
   }
   const group = columns / groups;
   if (!affineGroups.includes(group)) {
-    throw misfit(scalesName, `[${rows}, ${columns} / group], group one of ${affineGroups.join(", ")}`, scales);
+    throw misfit(scalesName, `[${rows.join(", ")}, ${columns} / group], group one of ${affineGroups.join(", ")}`, scales);
   }
   const format = affineFormat({ bits, group });
   if (format === undefined) throw foreign(weightName, `${bits} bits in groups of ${group}`);
@@ -64,9 +69,9 @@ export function quantizedShapes(
   return storedMatrix(format, rows, columns, dtype);
 
   function expectRows(name: string, info: TensorInfo): number {
-    const [first, second] = info.shape;
-    if (info.shape.length === 2 && first === rows && second !== undefined) return second;
-    throw misfit(name, `[${rows}, …], as the configuration says`, info);
+    const last = info.shape.at(-1);
+    if (last !== undefined && info.shape.slice(0, -1).join() === rows.join()) return last;
+    throw misfit(name, `[${rows.join(", ")}, …], as the configuration says`, info);
   }
 
   function floats(name: string, { dtype }: TensorInfo) {
@@ -82,4 +87,21 @@ export function quantizedShapes(
   function foreign(name: string, received: string): UnsupportedError {
     return new UnsupportedError({ op, argument: `${source.path}: ${name}`, expected: supportedWeights, received });
   }
+}
+
+/** A weight in rows of blocks. */
+function blockMatrix(source: TensorSource, name: string, rows: readonly number[], columns: number, op: string): StoredMatrix {
+  const { weightFormat, shape } = source.info(name);
+  const format = formatOf(weightFormat);
+  if (format === undefined) {
+    throw new UnsupportedError({ op, argument: `${source.path}: ${name}`, expected: `a weight of format ${Object.keys(weightLayouts).join(", ")}`, received: describe(weightFormat) });
+  }
+  const stored = storedMatrix(format, rows, columns);
+  if (stored.weight.shape.join() === shape.join()) return stored;
+  const expected = `${name} of shape [${stored.weight.shape.join(", ")}], bytes of ${weightFormat}, as the configuration says`;
+  throw new FileError(source.path, { op, expected, received: `[${shape.join(", ")}]` });
+}
+
+function formatOf(name: string | undefined): WeightFormat | undefined {
+  return name !== undefined && Object.hasOwn(weightLayouts, name) ? (name as WeightFormat) : undefined;
 }

@@ -111,12 +111,45 @@ export class TensorLoader implements Disposable {
 
   /** The weight `[rows, columns]` of a module, in whichever format it is stored. */
   matrix(module: string, rows: number, columns: number): Matrix {
-    return matrixOf(this.#stored(module, rows, columns), (name, { dtype, shape }) => this.#whole(`${module}.${name}`, dtype, shape, true));
+    return this.#matrix(module, [rows], columns);
+  }
+
+  /** A tensor of floats as matrices of the last two dimensions of its shape. */
+  floatMatrices(name: string, shape: Shape): Matrix {
+    const dtype = this.#floats(name, [shape]);
+    return { weightFormat: dtype, weight: this.#whole(name, dtype, shape, true) };
+  }
+
+  /** The weights `[experts, rows, columns]` of a module of experts, in whichever format they are stored. */
+  matrices(module: string, experts: number, rows: number, columns: number): Matrix {
+    return this.#matrix(module, [experts, rows], columns);
+  }
+
+  /**
+   * Weights `[experts, modules · rows, columns]`: those of all modules of an expert one below another.
+   *
+   * @param modules for each expert the names of as many modules, each `[rows, columns]`, all in the format of the first.
+   */
+  joined(modules: readonly (readonly string[])[], rows: number, columns: number): Matrix {
+    const [[first = ""] = []] = modules;
+    const stored = this.#stored(first, [rows], columns);
+    const names = modules.flat();
+    const made = matrixOf(stored, (_, { dtype, shape: [each = 0, width = 0] }) => this.#make(dtype, [modules.length, (names.length / modules.length) * each, width]));
+    const { weight, scales, biases } = made;
+    const parts = Object.entries({ weight, scales, biases }).flatMap(([part, tensor]) => (tensor === undefined ? [] : [[part, bytesOf(tensor)] as const]));
+    for (const [i, module] of names.entries()) {
+      this.#expectAlike(module, this.#stored(module, [rows], columns), first, stored);
+      for (const [part, bytes] of parts) {
+        const length = bytes.length / names.length;
+        this.#read(`${module}.${part}`, 0, bytes.subarray(i * length, (i + 1) * length));
+      }
+    }
+    return made;
   }
 
   /** A weight made of some rows of a module's weight, which has `storedRows`. */
   gathered(module: string, storedRows: number, columns: number, gather: Gather): Matrix {
-    return matrixOf(this.#stored(module, storedRows, columns), (name, { dtype, shape }) => this.#rows(`${module}.${name}`, dtype, shape[1], gather));
+    return matrixOf(this.#stored(module, [storedRows], columns), (name, { dtype, shape: [, width = 0] }) => this.#rows(`${module}.${name}`, dtype, width, gather));
   }
 
   /** Reads everything at once. */
@@ -153,9 +186,21 @@ export class TensorLoader implements Disposable {
   }
 
   /** How a module's weight is stored, which is checked. */
-  #stored(module: string, rows: number, columns: number): StoredMatrix {
+  #stored(module: string, rows: readonly number[], columns: number): StoredMatrix {
     const quantized = quantizedShapes(this.source, module, rows, columns, this.#quantization(module), this.op);
-    return quantized ?? storedMatrix(this.#floats(`${module}.weight`, [[rows, columns]]), rows, columns);
+    return quantized ?? storedMatrix(this.#floats(`${module}.weight`, [[...rows, columns]]), rows, columns);
+  }
+
+  #matrix(module: string, rows: readonly number[], columns: number): Matrix {
+    return matrixOf(this.#stored(module, rows, columns), (name, { dtype, shape }) => this.#whole(`${module}.${name}`, dtype, shape, true));
+  }
+
+  /** Refuses a module in another form than that of the first of several. */
+  #expectAlike(module: string, stored: StoredMatrix, first: string, form: StoredMatrix): void {
+    const textOf = ({ weightFormat, scales }: StoredMatrix): string => weightFormat + (scales === undefined ? "" : ` with scales of ${scales.dtype}`);
+    const [expected, received] = [textOf(form), textOf(stored)];
+    if (received === expected) return;
+    throw new DTypeError({ op: this.op, argument: `${this.source.path}: ${module}`, expected: `${expected}, as ${first}`, received });
   }
 
   /** @param anywhere whether ops take it at any byte. */
@@ -196,7 +241,10 @@ export class TensorLoader implements Disposable {
 
   /** Checks that a tensor of floats exists in one of the shapes, and returns its dtype. */
   #floats(name: string, shapes: readonly Shape[]): FloatDType {
-    const { dtype, shape } = this.source.info(name);
+    const { dtype, shape, weightFormat } = this.source.info(name);
+    if (weightFormat !== undefined) {
+      throw new DTypeError({ op: this.op, argument: `${this.source.path}: ${name}`, expected: "F32, F16 or BF16", received: weightFormat });
+    }
     if (!shapes.some((allowed) => shapeText(allowed) === shapeText(shape))) {
       const expected = `${name} of shape ${shapes.map(shapeText).join(" or ")}, as the configuration says`;
       throw new FileError(this.source.path, { op: this.op, expected, received: shapeText(shape) });

@@ -8,7 +8,7 @@ import { packageRoot } from "../native/candidates.ts";
 import { StatePool } from "../states/state-pool.ts";
 import { UsageError, deviceOptions, parseDeviceOptions, parseOptions, print, rate, type Command } from "./command.ts";
 import { bounds, maxAbs, modelBounds, relRms } from "./verify/compare.ts";
-import { isFolder } from "./verify/folders.ts";
+import { isCheckpoint } from "./verify/folders.ts";
 import { GoldenFile } from "./verify/golden-file.ts";
 import { readLayerCase, type LayerCase } from "./verify/layer-files.ts";
 import { cuSeqlensOf, gather, pieces, scatter } from "./verify/schedule.ts";
@@ -18,7 +18,7 @@ const help = `Usage: gated-delta demo [PATHS...] [--backend auto|cpu|metal] [--t
 Loads Gated DeltaNet layers (files; default: the layer-*.safetensors of test/golden),
 prefills the prompts of a batch, decodes the rest token by token through a StatePool, and
 compares every output with what transformers computed. Then does the same with a language
-model (a folder with expected.safetensors; default: one of test/golden/models): loads it,
+model (a folder with expected.safetensors, GGUF too; default: one of test/golden/models): loads it,
 reads a prompt, and compares each token that it chooses, and what it was chosen from.
 
 Exit status: 0 if all outputs of layers are within ${bounds.layer} of the reference, logits within
@@ -36,7 +36,7 @@ async function run(args: readonly string[]): Promise<number> {
   print(`Device: ${device.backend}, ${device.name} (${details.filter((text) => text !== "").join(", ")})`);
   let passed = true;
   for (const path of paths) {
-    if (isFolder(path)) {
+    if (isCheckpoint(path)) {
       passed = (await (await import("./demo-model.ts")).showModel(device, path)) && passed;
       continue;
     }

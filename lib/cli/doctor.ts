@@ -10,13 +10,13 @@ import { freeMemory } from "../model/memory-plan.ts";
 import { modelMemory, type ModelMemoryFindings } from "./doctor-memory.ts";
 import type { Probe, ProbedDevice, ProbedWeights } from "./doctor-probe.ts";
 
-const help = `Usage: gated-delta doctor [FOLDER] [--json]
+const help = `Usage: gated-delta doctor [MODEL] [--json]
 
 Shows Bun, the native library and how it was found, its backends, the instruction set
 and the Metal device or why there is none. The library is loaded in another process, so
-that a broken one is reported here instead of ending this command. With the folder of a
-model it shows how many sessions, and how many tokens of them, LanguageModel.load has
-memory for where its options do not say, and how many bytes of the weights it maps and
+that a broken one is reported here instead of ending this command. With a model, a folder
+or a GGUF file, it shows how many sessions, and how many tokens of them, LanguageModel.load
+has memory for where its options do not say, and how many bytes of the weights it maps and
 copies with weights: "mapped".
 
   --json  one JSON object: ok, bun, package, system, processor, isa (where one is forced),

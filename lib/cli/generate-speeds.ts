@@ -30,9 +30,13 @@ export interface Speeds {
 export async function speedsOf(device: Device, model: LanguageModel, loaded: number, { prompt, answer }: Measured): Promise<Speeds> {
   const { bytes, multiplyAdds } = await machineLimits(device);
   const work = promptWork(model.config) * prompt.read;
-  // A step reads every weight once, except for the embedding, of which it reads a few rows unless it is also the output projection.
-  const { embedding } = memoryOf(model).weights;
-  const stepBytes = loaded - (model.config.tied ? 0 : bytesOf(embedding));
+  // A step reads every weight once, except for the embedding, of which it reads a few rows unless it is also the output projection,
+  // and for experts that its token does not go through.
+  const { embedding, layers } = memoryOf(model).weights;
+  const { tied, experts } = model.config;
+  const ofExperts = layers.flatMap(({ weights: { mlp } }) => (mlp.kind === "experts" ? [...mlp.gateUp, mlp.down] : []));
+  const unread = experts === undefined ? 0 : 1 - experts.perToken / experts.count;
+  const stepBytes = loaded - (tied ? 0 : bytesOf(embedding)) - unread * ofExperts.reduce((sum, matrix) => sum + bytesOf(matrix), 0);
   return {
     prompt: { tokensPerSecond: per(prompt.read, prompt.seconds), ofLimit: per(work / multiplyAdds, prompt.seconds), multiplyAdds },
     answer: { tokensPerSecond: per(answer.tokens - 1, answer.seconds), ofLimit: per((stepBytes * answer.steps) / bytes, answer.seconds), bytes },

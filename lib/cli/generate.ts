@@ -10,6 +10,8 @@ import type { WeightsPlace } from "../model/model-options.ts";
 import { LanguageModel } from "../model/language-model.ts";
 import type { GenerateOptions } from "../model/session/session-options.ts";
 import type { Session } from "../model/session/session.ts";
+import { findGguf } from "../checkpoint/gguf/find-gguf.ts";
+import { hasTokenizer } from "../model/text/tokenizer.ts";
 import { folderOf } from "../model/text/text-files.ts";
 import { ChatTemplate } from "../model/text/chat-template.ts";
 import { UsageError, deviceOptions, parseDeviceOptions, parseOptions, type Command } from "./command.ts";
@@ -17,12 +19,12 @@ import { jsonOutput, textOutput, type End, type Output } from "./generate-output
 import { speedsOf, type Measured } from "./generate-speeds.ts";
 import { promptOf } from "./prompt.ts";
 
-const help = `Usage: gated-delta generate FOLDER PROMPT [options]
-       gated-delta generate FOLDER - [options] < FILE
-       COMMAND | gated-delta generate FOLDER [options]
+const help = `Usage: gated-delta generate MODEL PROMPT [options]
+       gated-delta generate MODEL - [options] < FILE
+       COMMAND | gated-delta generate MODEL [options]
 
-Loads the model of a Hugging Face folder and answers the prompt: as a message of a user,
-written by the model's chat template where it has one. With -, or from a pipe, the prompt is
+Loads a model, a Hugging Face folder or a GGUF file, and answers the prompt: as a message of a
+user, written by the model's chat template where it has one. With -, or from a pipe, the prompt is
 the standard input, less the end of its last line. The answer goes to the standard output as
 it comes; the loaded model and the speeds go to the standard error, with a bar on a terminal.
 Ctrl-C ends the answer.
@@ -84,7 +86,7 @@ export const generate: Command = { help, run };
 async function run(args: readonly string[]): Promise<number> {
   const { values, positionals } = parseOptions(args, { ...deviceOptions, ...generateOptions });
   const [folder, given] = positionals;
-  if (folder === undefined || positionals.length > 2) throw new UsageError("name a folder and one prompt");
+  if (folder === undefined || positionals.length > 2) throw new UsageError("name a model and one prompt");
   const { dtype, weights } = values;
   if (weights !== "copied" && weights !== "mapped") throw new UsageError(`--weights: expected copied or mapped, got ${describe(weights)}`);
   if (dtype !== "f32" && dtype !== "f16" && dtype !== "bf16") throw new UsageError(`--dtype: expected f32, f16 or bf16, got ${describe(dtype)}`);
@@ -178,8 +180,9 @@ class Interrupt implements Disposable {
  * @throws {UsageError} for options that need a file missing in the folder, before the model is loaded.
  */
 function takesChats(folder: string, { ids, raw, system }: { readonly ids: boolean; readonly raw: boolean; readonly system?: string }): boolean {
-  if (ids || !existsSync(join(folder, "config.json"))) return false; // loading reports the missing model
-  if (!existsSync(join(folder, "tokenizer.json"))) throw new UsageError(`${folder} has no tokenizer.json: give the prompt as token ids, with --ids`);
+  const gguf = findGguf(folder);
+  if (ids || (gguf === undefined && !existsSync(join(folder, "config.json")))) return false; // loading reports the missing model
+  if (!hasTokenizer(folder)) throw new UsageError(`${folder} has no ${gguf === undefined ? "tokenizer.json" : "tokenizer"}: give the prompt as token ids, with --ids`);
   const chats = !raw && ChatTemplate.load(folder) !== undefined;
   if (!chats && system !== undefined) throw new UsageError(`--system: ${raw ? "a raw prompt has no messages" : `${folder} has no chat template`}`);
   return chats;

@@ -40,10 +40,13 @@ async function speed(device: Device, rows: number, outFeatures: number, inFeatur
   return (work / least) * 1000;
 }
 
-/** Multiply-adds of one token of a prompt in the layers' matrices. */
-export function promptWork({ hiddenSize, intermediateSize, layers, attention, mixer }: ModelConfig): number {
+/** Multiply-adds of one token of a prompt in the layers' matrices: of a mixture of experts, in those of the token's experts. */
+export function promptWork({ hiddenSize, intermediateSize, layers, attention, mixer, experts }: ModelConfig): number {
   const { heads, kvHeads, headDim, gated } = attention;
   const perAttention = hiddenSize * headDim * ((gated ? 2 : 1) * heads + 2 * kvHeads + heads);
   const perMixer = hiddenSize * (convChannels(mixer) + 2 * valueChannels(mixer) + 2 * mixer.valueHeads);
-  return layers.reduce((sum, type) => sum + 3 * hiddenSize * intermediateSize + (type === "attention" ? perAttention : perMixer), 0);
+  const perMixture = experts && hiddenSize * (experts.count + 3 * experts.perToken * experts.intermediateSize + 3 * experts.sharedIntermediateSize + 1);
+  const mixtures = experts?.layers.length ?? 0;
+  const mlps = (layers.length - mixtures) * 3 * hiddenSize * intermediateSize + mixtures * (perMixture ?? 0);
+  return layers.reduce((sum, type) => sum + (type === "attention" ? perAttention : perMixer), mlps);
 }

@@ -9,7 +9,7 @@ import { UsageError, errorText } from "./command.ts";
  */
 export async function promptOf(given: string | undefined): Promise<string> {
   if (given !== undefined && given !== "-") return given;
-  if (given === undefined && process.stdin.isTTY) throw new UsageError("name a folder and one prompt, or - to read it from the standard input");
+  if (given === undefined && process.stdin.isTTY) throw new UsageError("name a model and one prompt, or - to read it from the standard input");
   let text: string;
   try {
     text = new TextDecoder("utf-8", { fatal: true }).decode(await Bun.stdin.bytes());
@@ -17,6 +17,6 @@ export async function promptOf(given: string | undefined): Promise<string> {
     throw new UsageError(`the standard input: expected a prompt in UTF-8, got ${error instanceof TypeError ? "other bytes" : errorText(error)}`);
   }
   const prompt = text.replace(/\r?\n$/, "");
-  if (prompt === "") throw new UsageError("name a folder and one prompt: the standard input is empty");
+  if (prompt === "") throw new UsageError("name a model and one prompt: the standard input is empty");
   return prompt;
 }

@@ -8,18 +8,19 @@ import { within } from "../server/event-stream.ts";
 import type { RequestLog, ServerHandler } from "../server/server-options.ts";
 import { UsageError, deviceOptions, errorText, parseDeviceOptions, parseOptions, print, type Command } from "./command.ts";
 
-const help = `Usage: gated-delta serve FOLDER [options]
+const help = `Usage: gated-delta serve MODEL [options]
 
-Loads the model of a Hugging Face folder and serves it to clients of OpenAI's and Anthropic's
-APIs: POST /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages. A conversation's
-next request reads its new messages alone. The address goes to the standard output, a line a request to the
-standard error. SIGTERM or Ctrl-C ends it once running answers have ended; a second one at once.
+Loads a model, a Hugging Face folder or a GGUF file, and serves it to clients of OpenAI's and
+Anthropic's APIs: POST /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages. A
+conversation's next request reads its new messages alone. The address goes to the standard
+output, a line a request to the standard error. SIGTERM or Ctrl-C ends it once running answers
+have ended; a second one at once.
 
   --host HOST       the address to listen on (default: 127.0.0.1, this machine alone)
   --port PORT       the port to listen on; 0 for any that is free (default: 8080)
   --key KEY         a key that clients have to send; can be given several times. Clients with
                     different keys share nothing
-  --name NAME       the model's name in answers (default: the folder's)
+  --name NAME       the model's name in answers (default: that of the folder or file)
   --sessions N      how many requests are answered at the same time (default: 4, or what fits)
   --context N       tokens of each there is memory for (default: what fits, at most 32768)
   --max-tokens N    the most tokens of an answer (default: 32768)
@@ -56,7 +57,7 @@ export const serve: Command = { help, run };
 async function run(args: readonly string[]): Promise<number> {
   const { values, positionals } = parseOptions(args, { ...deviceOptions, ...serveOptions });
   const [folder] = positionals;
-  if (folder === undefined || positionals.length > 1) throw new UsageError("name one folder of a model");
+  if (folder === undefined || positionals.length > 1) throw new UsageError("name one model");
   const { host, key: keys, name, drafts, dtype, weights, quiet } = values;
   if (weights !== "copied" && weights !== "mapped") throw new UsageError(`--weights: expected copied or mapped, got ${describe(weights)}`);
   if (dtype !== "f32" && dtype !== "f16" && dtype !== "bf16") throw new UsageError(`--dtype: expected f32, f16 or bf16, got ${describe(dtype)}`);

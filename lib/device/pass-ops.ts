@@ -10,6 +10,9 @@ import type { LinearArguments } from "../ops/linear.ts";
 import type { AddArguments, SiluMulArguments } from "../ops/elementwise.ts";
 import type { AttentionArguments } from "../ops/attention.ts";
 import type { EmbeddingArguments } from "../ops/embedding.ts";
+import type { RouteArguments } from "../ops/route.ts";
+import type { ExpertLinearArguments } from "../ops/expert-linear.ts";
+import type { CombineExpertsArguments } from "../ops/combine-experts.ts";
 import type { CopySlotsArguments } from "../ops/copy-slots.ts";
 import type { CommitGatedDeltaArguments } from "../ops/commit-gated-delta.ts";
 import type { CommitCausalConv1dArguments } from "../ops/commit-causal-conv1d.ts";
@@ -71,6 +74,21 @@ export abstract class PassOps {
   /** See {@link siluMul}. */
   siluMul(args: SiluMulArguments): void {
     this[add]("siluMul", args);
+  }
+
+  /** See {@link route}. */
+  route(args: RouteArguments): void {
+    this[add]("route", args);
+  }
+
+  /** See {@link expertLinear}. */
+  expertLinear(args: ExpertLinearArguments): void {
+    this[add]("expertLinear", args);
+  }
+
+  /** See {@link combineExperts}. */
+  combineExperts(args: CombineExpertsArguments): void {
+    this[add]("combineExperts", args);
   }
 
   /** See {@link copySlots}. */

@@ -107,7 +107,7 @@ export class GatedDeltaNet implements Disposable {
    * architecture; by default it is Qwen's. Weights are f32, f16, bf16, or in MLX's affine quantisation; each stays in its
    * stored form.
    *
-   * @param files a `.safetensors` file, an index (`model.safetensors.index.json`), the directory of either, or a list
+   * @param files a `.safetensors` or GGUF file, an index (`model.safetensors.index.json`), the directory of one of them, or a list
    * of files.
    * @throws {FileError} for files that are missing, damaged, of other shapes, or without this layer; {@link DTypeError}
    * for weights of another dtype; {@link UnsupportedError} for other quantisations, unknown activations and tensors that

@@ -26,9 +26,9 @@ function prefixesOf(layer: number): string[] {
 export function gatedDeltaLayers(names: readonly string[]): number[] {
   const layers = new Set<number>();
   for (const name of names) {
-    const match = /(?:^|\.)layers\.(\d{1,9})\.(?:\w+\.)?A_log$/.exec(name);
+    const match = /(?:^|\.)layers\.(\d{1,9})\.(?:\w+\.)?(A_log|ssm_a)$/.exec(name);
     const layer = Number(match?.[1]);
-    if (match && prefixesOf(layer).some((prefix) => `${prefix}A_log` === name)) layers.add(layer);
+    if (match && prefixesOf(layer).some((prefix) => prefix + match[2] === name)) layers.add(layer);
   }
   return [...layers].sort((a, b) => a - b);
 }
@@ -39,7 +39,7 @@ export function gatedDeltaLayers(names: readonly string[]): number[] {
  * @throws {FileError} if the checkpoint has no mixer for this layer, or several.
  */
 export function findPrefix(source: TensorSource, layer: number, op: string): string {
-  const found = prefixesOf(layer).filter((prefix) => source.has(`${prefix}A_log`));
+  const found = prefixesOf(layer).filter((prefix) => source.has(`${prefix}A_log`) || source.has(`${prefix}ssm_a`));
   if (found.length === 1 && found[0] !== undefined) return found[0];
   const layers = gatedDeltaLayers(source.names);
   throw new FileError(source.path, {

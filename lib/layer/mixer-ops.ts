@@ -92,10 +92,10 @@ export class MixerOps {
   }
 
   #gates() {
-    const { aLog, dtBias } = this.#weights;
-    const { gateDims, gateBound, betaForm } = this.#config;
-    const gateForm = gateBound === undefined ? "raw" : "raw-bounded";
-    return { aLog, dtBias, gateForm, gateBound, gateDims, betaForm, qkNorm: "l2", qkNormEps: 1e-6 } as const;
+    const { aLog, aLogForm, dtBias } = this.#weights;
+    const { gateDims, gateBound, betaForm, headMap } = this.#config;
+    const gateForm = gateBound === undefined ? aLogForm : "raw-bounded";
+    return { aLog, dtBias, gateForm, gateBound, gateDims, betaForm, headMap, qkNorm: "l2", qkNormEps: 1e-6 } as const;
   }
 
   #norm() {

@@ -1,11 +1,11 @@
 /** Memory between ops: tensors with a row for each token, which grow for larger batches, and views of their rows. */
 
 import type { Device } from "../device/device.ts";
-import type { FloatDType } from "../tensor/dtype.ts";
+import type { DType } from "../tensor/dtype.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 
 /** Dtype and shape of a tensor's rows. */
-export type Row = readonly [dtype: FloatDType, ...shape: number[]];
+export type Row = readonly [dtype: DType, ...shape: number[]];
 
 /** A value for each name, and for some of the optional ones. */
 type ByName<Name extends string, Optional extends string, Value> = Readonly<Record<Name, Value> & Partial<Record<Optional, Value>>>;

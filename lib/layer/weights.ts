@@ -12,6 +12,8 @@
  * | `conv1d`                   | `conv1d`                   | `q_conv1d`, `k_conv1d`, `v_conv1d`             |
  * | `norm`, `out_proj`         | `norm`, `out_proj`         | `o_norm`, `o_proj` (Bailing: `dense`)          |
  *
+ * GGUF files have `in_proj_qkv`, `in_proj_z` and, of Qwen3-Next, `in_proj_ba`; and `ssm_a`, -exp(A_log).
+ *
  * mlx-lm renames Kimi's convolutions to `q_conv.conv`, `k_conv.conv` and `v_conv.conv` (mlx_lm/models/kimi_linear.py, `sanitize`).
  *
  * Qwen3-Next's interleaved rows are reordered to the joint form while they are read. Any projection may be quantised: see
@@ -48,8 +50,9 @@ export interface LayerWeights {
   readonly conv: Tensor;
   /** `[conv channels]`; no published checkpoint has one. */
   readonly convBias: Tensor | undefined;
-  /** `[value heads]`. */
+  /** `[value heads]`: A_log, or -exp(A_log) as GGUF files have it. */
   readonly aLog: Tensor;
+  readonly aLogForm: "raw" | "raw-ssm";
   /** `[value heads]`, or `[value heads, key dim]`. */
   readonly dtBias: Tensor;
   /** `[value dim]`. */
@@ -81,38 +84,40 @@ function jointWeights(loader: TensorLoader, prefix: string, config: LayerConfig)
   const { hiddenSize: hidden, valueHeads, valueDim, convWidth } = config;
   const channels = convChannels(config);
   const values = valueChannels(config);
+  const ssm = source.has(`${prefix}ssm_a`);
   return {
-    ...projections(),
+    ...queries(),
+    ...gates(),
     conv: loader.tensor(`${prefix}conv1d.weight`, ...convShapes(channels, convWidth)),
     convBias: source.has(`${prefix}conv1d.bias`) ? loader.tensor(`${prefix}conv1d.bias`, [channels]) : undefined,
-    aLog: loader.tensor(`${prefix}A_log`, [valueHeads]),
+    aLog: loader.tensor(prefix + (ssm ? "ssm_a" : "A_log"), [valueHeads]),
+    aLogForm: ssm ? "raw-ssm" : "raw",
     dtBias: loader.tensor(`${prefix}dt_bias`, [valueHeads]),
     norm: loader.tensor(`${prefix}norm.weight`, [valueDim]),
     out: loader.matrix(`${prefix}out_proj`, hidden, values),
   };
 
-  function projections(): Pick<LayerWeights, "qkv" | "z" | "b" | "a"> {
-    const interleaved = ["in_proj_qkvz", "in_proj_ba"].map((module) => prefix + module) as [string, string];
-    if (!source.has(`${interleaved[0]}.weight`)) {
-      return {
-        qkv: [loader.matrix(`${prefix}in_proj_qkv`, channels, hidden)],
-        z: { matrix: loader.matrix(`${prefix}in_proj_z`, values, hidden) },
-        b: loader.matrix(`${prefix}in_proj_b`, valueHeads, hidden),
-        a: { matrix: loader.matrix(`${prefix}in_proj_a`, valueHeads, hidden) },
-      };
+  function queries(): Pick<LayerWeights, "qkv" | "z"> {
+    const interleaved = `${prefix}in_proj_qkvz`;
+    if (!source.has(`${interleaved}.weight`)) {
+      return { qkv: [loader.matrix(`${prefix}in_proj_qkv`, channels, hidden)], z: { matrix: loader.matrix(`${prefix}in_proj_z`, values, hidden) } };
     }
     if (source.has(`${prefix}in_proj_qkv.weight`)) {
       const received = "both in_proj_qkv and in_proj_qkvz";
       throw new FileError(source.path, { op, expected: "either split or interleaved projections", received });
     }
-    const qkvz = splitQkvz(config);
-    const ba = splitBa(config);
-    return {
-      qkv: [loader.gathered(interleaved[0], channels + values, hidden, qkvz.qkv)],
-      z: { matrix: loader.gathered(interleaved[0], channels + values, hidden, qkvz.z) },
-      b: loader.gathered(interleaved[1], 2 * valueHeads, hidden, ba.b),
-      a: { matrix: loader.gathered(interleaved[1], 2 * valueHeads, hidden, ba.a) },
-    };
+    const { qkv, z } = splitQkvz(config);
+    return { qkv: [loader.gathered(interleaved, channels + values, hidden, qkv)], z: { matrix: loader.gathered(interleaved, channels + values, hidden, z) } };
+  }
+
+  function gates(): Pick<LayerWeights, "b" | "a"> {
+    // GGUF files of Qwen3-Next have only these two in one.
+    const interleaved = `${prefix}in_proj_ba`;
+    if (source.has(`${prefix}in_proj_b.weight`) || !source.has(`${interleaved}.weight`)) {
+      return { b: loader.matrix(`${prefix}in_proj_b`, valueHeads, hidden), a: { matrix: loader.matrix(`${prefix}in_proj_a`, valueHeads, hidden) } };
+    }
+    const { b, a } = splitBa(config);
+    return { b: loader.gathered(interleaved, 2 * valueHeads, hidden, b), a: { matrix: loader.gathered(interleaved, 2 * valueHeads, hidden, a) } };
   }
 }
 
@@ -138,6 +143,7 @@ function separateWeights(loader: TensorLoader, prefix: string, config: LayerConf
     conv: loader.stacked(convolutions, widths.map((channels) => convShapes(inThirds ? third : channels, convWidth))),
     convBias: undefined,
     aLog: loader.tensor(`${prefix}A_log`, ...heads),
+    aLogForm: "raw",
     dtBias: loader.tensor(`${prefix}dt_bias`, ...gates),
     norm: loader.tensor(`${prefix}o_norm.weight`, [valueDim]),
     out: loader.matrix(prefix + (source.has(`${prefix}dense.weight`) ? "dense" : "o_proj"), hidden, values),

@@ -1,9 +1,9 @@
 /** Memory between a model's ops, allocated once for the most tokens that go through the layers at a time. */
 import type { Device } from "../device/device.ts";
-import { Scratch, type ScratchLayout } from "../layer/scratch.ts";
+import { Scratch, type Row, type ScratchLayout } from "../layer/scratch.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
 import type { Tensor } from "../tensor/tensor.ts";
-import type { ModelConfig } from "./model-config.ts";
+import type { ExpertsConfig, ModelConfig } from "./model-config.ts";
 
 /** The activations of some tokens. */
 export interface ActivationViews {
@@ -28,15 +28,50 @@ export interface ActivationViews {
   /** `[tokens, heads · headDim]`, and the same as heads: the output of attention. */
   readonly attended: Tensor;
   readonly attendedHeads: Tensor;
-  /** `[tokens, intermediate]`: the MLP's gate, then its product with `up`. */
+  /** Of dense MLPs. */
+  readonly dense: DenseViews;
+  /** Of mixtures of experts. */
+  readonly experts: ExpertViews | undefined;
+}
+
+/** The activations of a dense MLP. */
+export interface DenseViews {
+  /** `[tokens, intermediate]`: its gate, then the product with `up`. */
   readonly gate: Tensor;
   /** `[tokens, intermediate]`. */
   readonly up: Tensor;
 }
 
-type Name = "hidden" | "normed" | "spare" | "query" | "key" | "value" | "attended" | "gate" | "up";
+/** The activations of a mixture of experts. */
+export interface ExpertViews {
+  /** `[tokens, experts]`, f32, since nearly equal logits decide which experts a token has. */
+  readonly logits: Tensor;
+  /** `[tokens, k]`. */
+  readonly ids: Tensor<"id32">;
+  /** `[tokens, k]`, f32. */
+  readonly weights: Tensor;
+  /** `[tokens, k, 2 · intermediate]`: each expert's gate and then its up, of which the next two are the halves. */
+  readonly gateUp: Tensor;
+  /** `[tokens, k, intermediate]`. */
+  readonly gate: Tensor;
+  /** `[tokens, k, intermediate]`. */
+  readonly up: Tensor;
+  /** `[tokens, k, intermediate]`: of both. */
+  readonly product: Tensor;
+  /** `[tokens, k, hidden]`, f32, since these outputs are not rounded before their sum. */
+  readonly outputs: Tensor;
+  /** Of the shared expert. */
+  readonly shared: DenseViews;
+  /** `[tokens, hidden]`, f32: the output of the shared expert. */
+  readonly sharedOutput: Tensor;
+  /** `[tokens, 1]`, f32: the factor of that output, before the sigmoid. */
+  readonly sharedFactor: Tensor;
+}
 
-export type Activations = Scratch<Name, ActivationViews>;
+type Name = "hidden" | "normed" | "spare" | "query" | "key" | "value" | "attended" | "gate" | "up";
+type ExpertName = "routerLogits" | "expertIds" | "expertWeights" | "expertGateUp" | "expertProduct" | "expertOutputs" | "sharedGate" | "sharedUp" | "sharedOutput" | "sharedFactor";
+
+export type Activations = Scratch<Name, ActivationViews, ExpertName>;
 
 /**
  * Allocates the memory.
@@ -49,7 +84,7 @@ export function makeActivations(device: Device, config: ModelConfig, dtype: Floa
   return made;
 }
 
-function layoutOf({ hiddenSize, intermediateSize, layers, attention }: ModelConfig, dtype: FloatDType): ScratchLayout<Name, ActivationViews> {
+function layoutOf({ hiddenSize, intermediateSize, layers, attention, experts }: ModelConfig, dtype: FloatDType): ScratchLayout<Name, ActivationViews, ExpertName> {
   const has = layers.includes("attention");
   // A model without attention layers needs no memory for them.
   const { heads, kvHeads, headDim, gated } = has ? attention : { heads: 0, kvHeads: 0, headDim: 0, gated: false };
@@ -64,6 +99,7 @@ function layoutOf({ hiddenSize, intermediateSize, layers, attention }: ModelConf
       attended: [dtype, heads * headDim],
       gate: [dtype, intermediateSize],
       up: [dtype, intermediateSize],
+      ...(experts && expertRows(experts, hiddenSize, dtype)),
     },
     views(tensors, rows, start, end) {
       const tokens = end - start;
@@ -84,9 +120,41 @@ function layoutOf({ hiddenSize, intermediateSize, layers, attention }: ModelConf
         valueHeads: asHeads(value, kvHeads),
         attended,
         attendedHeads: asHeads(attended, heads),
-        gate: rows(tensors.gate),
-        up: rows(tensors.up),
+        dense: { gate: rows(tensors.gate), up: rows(tensors.up) },
+        experts: experts && expertViews(experts, tensors as Required<typeof tensors>, rows),
       };
     },
+  };
+}
+
+function expertRows({ count, perToken, intermediateSize, sharedIntermediateSize }: ExpertsConfig, hidden: number, dtype: FloatDType): Record<ExpertName, Row> {
+  return {
+    routerLogits: ["f32", count],
+    expertIds: ["id32", perToken],
+    expertWeights: ["f32", perToken],
+    expertGateUp: [dtype, perToken, 2 * intermediateSize],
+    expertProduct: [dtype, perToken, intermediateSize],
+    expertOutputs: ["f32", perToken, hidden],
+    sharedGate: [dtype, sharedIntermediateSize],
+    sharedUp: [dtype, sharedIntermediateSize],
+    sharedOutput: ["f32", hidden],
+    sharedFactor: ["f32", 1],
+  };
+}
+
+function expertViews({ intermediateSize }: ExpertsConfig, tensors: Readonly<Record<ExpertName, Tensor>>, rows: (tensor: Tensor) => Tensor): ExpertViews {
+  const gateUp = rows(tensors.expertGateUp);
+  return {
+    logits: rows(tensors.routerLogits),
+    ids: rows(tensors.expertIds) as Tensor<"id32">,
+    weights: rows(tensors.expertWeights),
+    gateUp,
+    gate: gateUp.narrow(2, 0, intermediateSize),
+    up: gateUp.narrow(2, intermediateSize, intermediateSize),
+    product: rows(tensors.expertProduct),
+    outputs: rows(tensors.expertOutputs),
+    shared: { gate: rows(tensors.sharedGate), up: rows(tensors.sharedUp) },
+    sharedOutput: rows(tensors.sharedOutput),
+    sharedFactor: rows(tensors.sharedFactor),
   };
 }

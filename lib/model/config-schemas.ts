@@ -2,6 +2,9 @@
 import { lazily } from "../arguments/schemas.ts";
 import { sizes } from "../checkpoint/mixer-schemas.ts";
 
+/** The most experts of a layer. */
+const mostExperts = 4096;
+
 /** The rotation's base and its fraction of a head's dimensions. */
 const rotary = lazily(({ z }) => {
   const baseText = "a number above 1";
@@ -36,6 +39,14 @@ export const modelKeys = lazily(({ integer }) => {
     ...rotary(),
   };
 });
+
+/** Keys about experts. */
+export const expertKeys = lazily(({ integer }) => {
+  const [experts, width] = [integer(1, mostExperts), integer(1, 1 << 22)];
+  return { num_experts: experts, num_experts_per_tok: experts, moe_intermediate_size: width, shared_expert_intermediate_size: width };
+});
+
+export const expertsSchema = lazily(({ z }) => z.object(expertKeys()));
 
 /** Tokens that end a text. */
 export const endSchema = lazily(({ z, integer }) => {

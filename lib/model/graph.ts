@@ -7,7 +7,7 @@
  *
  * The parts of layers are defined here, their order and norms in `families/`.
  */
-import { attention, embedding, linear, rmsNorm, siluMul } from "../ops/functions.ts";
+import { attention, combineExperts, embedding, expertLinear, linear, rmsNorm, route, siluMul } from "../ops/functions.ts";
 import type { Indices } from "../ops/indices.ts";
 import type { Op } from "../ops/op.ts";
 import { forwardBoth } from "../layer/gated-delta-net.ts";
@@ -16,10 +16,10 @@ import type { DraftGroup } from "../states/draft-group.ts";
 import type { PoolStep } from "../states/pool-step.ts";
 import type { StepPlaceholder } from "../states/step-placeholder.ts";
 import type { Tensor } from "../tensor/tensor.ts";
-import type { Activations, ActivationViews } from "./activations.ts";
+import type { Activations, ActivationViews, DenseViews } from "./activations.ts";
 import type { PartTensors } from "./families/family.ts";
 import type { ModelConfig } from "./model-config.ts";
-import type { AttentionWeights, Mlp, ModelWeights } from "./model-weights.ts";
+import type { AttentionWeights, DenseMlp, Mixture, Mlp, ModelWeights } from "./model-weights.ts";
 import type { LayerPages, PagePool } from "./page-pool.ts";
 
 /** Rows whose logits, or hidden states, are wanted. */
@@ -140,7 +140,27 @@ export class ModelGraph {
     ];
   }
 
-  protected mlp(weights: Mlp, { x, out, residual }: PartTensors, { gate, up }: ActivationViews): Op[] {
+  protected mlp(weights: Mlp, part: PartTensors, views: ActivationViews): Op[] {
+    return weights.kind === "dense" ? this.dense(weights, part, views.dense) : this.mixture(weights, part, views);
+  }
+
+  protected mixture(weights: Mixture, { x, out, residual }: PartTensors, views: ActivationViews): Op[] {
+    const { logits, ids, weights: shares, gateUp, gate, up, product, outputs, shared, sharedOutput, sharedFactor } = views.experts!;
+    const { router, gateUp: matrices, down, shared: ofAll, sharedGate } = weights;
+    const halves = matrices.length === 1 ? [gateUp] : [gate, up];
+    return [
+      linear({ x, ...router, out: logits }),
+      route({ logits, ids, weights: shares, normalize: this.#config.experts!.normalized }),
+      ...matrices.map((matrix, i) => expertLinear({ x, ...matrix, ids, out: halves[i]! })),
+      siluMul({ gate, up, out: product }),
+      expertLinear({ x: product, ...down, ids, out: outputs }),
+      ...this.dense(ofAll, { x, out: sharedOutput }, shared),
+      linear({ x, ...sharedGate, out: sharedFactor }),
+      combineExperts({ experts: outputs, weights: shares, shared: sharedOutput, sharedGate: sharedFactor, residual, out }),
+    ];
+  }
+
+  protected dense(weights: DenseMlp, { x, out, residual }: PartTensors, { gate, up }: DenseViews): Op[] {
     return [
       linear({ x, ...weights.gate, out: gate }),
       linear({ x, ...weights.up, out: up }),

@@ -31,7 +31,7 @@ import type { SessionOptions } from "./session/session-options.ts";
 import { ModelText } from "./text/model-text.ts";
 
 /**
- * A text model on a device, dense Qwen3.5 or OLMo hybrid: weights, and memory for the states, keys and values of many sequences.
+ * A text model on a device (Qwen3.5, Qwen3-Next, OLMo hybrid): weights, and memory for the states, keys and values of many sequences.
  *
  * With f32 states the logits of a sequence have the same bits however its tokens are cut into runs, whatever else is in
  * its batches, and whether it was forked: those of all its tokens in one run, alone.
@@ -55,7 +55,7 @@ export class LanguageModel implements Disposable {
   readonly skipped: readonly string[];
   /** Bytes of its weights: in mapped files, and in memory of the library. */
   readonly weights: WeightBytes;
-  /** Its tokenizer and chat templates, if the folder has them. They are read when they are first used. */
+  /** Its tokenizer and chat templates, if the folder or the GGUF file has them. They are read when they are first used. */
   readonly text: ModelText;
   readonly #scheduler: Scheduler;
   #sampling: Partial<SamplingSettings> | undefined;
@@ -81,8 +81,8 @@ export class LanguageModel implements Disposable {
   }
 
   /**
-   * Loads a model from a Hugging Face folder, as transformers or mlx-lm writes it; or from the path of its only `.safetensors`
-   * file, in the same folder as its other files. Weights are read in the background, straight into the library's memory, or stay
+   * Loads a model from a Hugging Face folder, as transformers or mlx-lm writes it; from the path of its only `.safetensors`
+   * file, in the same folder as its other files; or from a GGUF file, any file of a split one, or a folder with one. Weights are read in the background, straight into the library's memory, or stay
    * in their files with `weights: "mapped"`; they keep their stored form.
    *
    * @throws {FileError} for files that are missing, damaged or of other shapes; {@link UnsupportedError}, which

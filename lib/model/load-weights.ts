@@ -1,4 +1,4 @@
-/** Loads a whole model's weights from a folder, asynchronously. */
+/** Loads a whole model's weights from a folder or a GGUF file, asynchronously. */
 
 import { existsSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -7,6 +7,7 @@ import { importZod } from "../arguments/import-zod.ts";
 import type { Device } from "../device/device.ts";
 import { DisposedError, FileError } from "../errors.ts";
 import type { ConfigPlace } from "../checkpoint/config-errors.ts";
+import { GgufCheckpoint } from "../checkpoint/gguf/gguf-checkpoint.ts";
 import { parseQuantization } from "../checkpoint/quantization.ts";
 import { readConfig, readJson } from "../checkpoint/read-config.ts";
 import { TensorLoader } from "../checkpoint/tensor-loader.ts";
@@ -49,7 +50,7 @@ export interface LoadWeightsOptions {
 
 /** A model of a folder. */
 export interface LoadedModel {
-  /** The folder of its other files: the given one, or that of the given file. */
+  /** Where its text is: the given folder, that of the given file, or a GGUF file. */
   readonly folder: string;
   readonly config: ModelConfig;
   readonly weights: ModelWeights;
@@ -64,14 +65,14 @@ export interface LoadedModel {
 const op = "LanguageModel.load";
 
 /**
- * Loads a text model of a known family from a Hugging Face folder, as transformers or mlx-lm writes one. Tensors are mapped, or
- * read in the background, in pieces of some MiB, straight into library memory, so that no further memory is needed.
+ * Loads a text model of a known family from a Hugging Face folder, as transformers or mlx-lm writes one, or from a
+ * GGUF file. Tensors are mapped, or read in the background, in pieces of some MiB, straight into library memory, so that no further
+ * memory is needed.
  *
  * @throws {FileError} (as a rejection, like the others) for a folder without a checkpoint or a configuration, files that
  * are damaged, and tensors that are missing or of other shapes than the configuration says; {@link UnsupportedError} for
- * other architectures, mixtures of experts, other quantisations and tensors that no part of the model uses;
- * {@link DTypeError} for other dtypes; {@link DisposedError} if the device is closed meanwhile. Nothing stays
- * allocated then.
+ * other architectures, other quantisations and tensors that no part of the model uses; {@link DTypeError} for other
+ * dtypes; {@link DisposedError} if the device is closed meanwhile. Nothing stays allocated then.
  */
 export async function loadModelWeights(device: Device, folder: string, options: LoadWeightsOptions = {}): Promise<LoadedModel> {
   const { onProgress, expectFits } = options;
@@ -158,7 +159,8 @@ function refuseAdapter(source: TensorSource): void {
 }
 
 function readEnds(source: TensorSource, json: unknown, place: ConfigPlace): number[] {
+  // The metadata of a GGUF file are all of its model's settings.
   const path = join(dirname(source.path), "generation_config.json");
-  const generation = existsSync(path) ? readJson(path, op) : undefined;
+  const generation = !(source instanceof GgufCheckpoint) && existsSync(path) ? readJson(path, op) : undefined;
   return parseEnds(json, place, generation, { path, op });
 }

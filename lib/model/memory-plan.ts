@@ -15,7 +15,7 @@ export interface MemoryPlan {
   readonly pages: { readonly count: number; readonly tokens: number; readonly dtype: FloatDType; readonly bytes: number };
 }
 
-/** What the plan depends on. */
+/** The parts of a configuration that the plan depends on. */
 type PlannedConfig = Pick<ModelConfig, "layers" | "mixer" | "attention" | "maxPositions">;
 
 /** Default tokens of a page. */

@@ -23,14 +23,32 @@ export interface AttentionConfig {
   readonly ropeTheta: number | undefined;
 }
 
+/** Shape and options of the layers whose MLP is a mixture of experts. */
+export interface ExpertsConfig {
+  /** Experts of a layer (`num_experts`). */
+  readonly count: number;
+  /** Experts that each token goes through (`num_experts_per_tok`), at most {@link count}. */
+  readonly perToken: number;
+  /** Width inside an expert (`moe_intermediate_size`). */
+  readonly intermediateSize: number;
+  /** Width inside the shared expert, which all tokens go through (`shared_expert_intermediate_size`). */
+  readonly sharedIntermediateSize: number;
+  /** Whether the weights of a token's experts are divided by their sum (`norm_topk_prob`). */
+  readonly normalized: boolean;
+  /** The layers with experts, ascending; others have a dense MLP. */
+  readonly layers: readonly number[];
+}
+
 /** Shape and options of a whole model. */
 export interface ModelConfig {
-  /** The family that the model belongs to, by a `model_type` of transformers: `qwen3_5` or `olmo_hybrid`. */
+  /** The family that the model belongs to, by a `model_type` of transformers: `qwen3_5`, `qwen3_5_moe`, `qwen3_next` or `olmo_hybrid`. */
   readonly family: string;
   /** Width of the hidden states (`hidden_size`). */
   readonly hiddenSize: number;
-  /** Width inside the MLP (`intermediate_size`). */
+  /** Width inside a dense MLP (`intermediate_size`); 0 in a model whose layers all have experts. */
   readonly intermediateSize: number;
+  /** Its mixtures of experts; undefined for a dense model. */
+  readonly experts?: ExpertsConfig | undefined;
   /** Number of token ids, 0 .. vocabSize - 1 (`vocab_size`). */
   readonly vocabSize: number;
   /** Epsilon of every RMS norm (`rms_norm_eps`). */

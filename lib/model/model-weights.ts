@@ -6,8 +6,11 @@ import type { WeightForm } from "../native/options.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import type { Family } from "./families/family.ts";
 
-/** The weights of an MLP: `down(silu(gate(x)) · up(x))`. */
-export type Mlp = {
+/** The weights of an MLP. */
+export type Mlp = DenseMlp | Mixture;
+
+/** A dense MLP: `down(silu(gate(x)) · up(x))`. */
+export interface DenseMlp {
   readonly kind: "dense";
   /** `[intermediate, hidden]`. */
   readonly gate: Matrix;
@@ -15,7 +18,24 @@ export type Mlp = {
   readonly up: Matrix;
   /** `[hidden, intermediate]`. */
   readonly down: Matrix;
-};
+}
+
+/**
+ * A mixture of experts, which are MLPs: the sum of those that the router chooses for a token, each times its weight, and of
+ * the shared one times the sigmoid of its gate.
+ */
+export interface Mixture {
+  readonly kind: "experts";
+  /** `[experts, hidden]`. */
+  readonly router: Matrix;
+  /** `[experts, 2 · intermediate, hidden]`, each expert's gate and then its up; or both apart, `[experts, intermediate, hidden]` each. */
+  readonly gateUp: readonly Matrix[];
+  /** `[experts, hidden, intermediate]`. */
+  readonly down: Matrix;
+  readonly shared: DenseMlp;
+  /** `[1, hidden]`. */
+  readonly sharedGate: Matrix;
+}
 
 /** The weights of an attention layer. */
 export interface AttentionWeights {
@@ -33,10 +53,15 @@ export interface AttentionWeights {
   readonly keyNorm: Tensor;
 }
 
+/** The part of a layer's weights that all families have. */
+export interface WithMlp {
+  readonly mlp: Mlp;
+}
+
 /** A layer of a model. */
 export interface ModelLayer {
   /** Its weights, except for those of its mixer, as its family defines them. */
-  readonly weights: unknown;
+  readonly weights: WithMlp;
   /** Its Gated DeltaNet, if it has one. The k-th of a model has `poolLayer` k. */
   readonly mixer: GatedDeltaNet | undefined;
 }

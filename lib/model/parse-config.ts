@@ -17,13 +17,13 @@ import type { ConfigParts, Family, ParsedConfig } from "./families/family.ts";
 /**
  * Reads a parsed `config.json`.
  *
- * @throws {FileError} that names the key at fault; {@link UnsupportedError} for models of other architectures, with mixtures
- * of experts, other quantisations, activations or rotations.
+ * @throws {FileError} that names the key at fault; {@link UnsupportedError} for models of other architectures, other
+ * quantisations, activations or rotations.
  */
 export function parseModelConfig(source: unknown, place: ConfigPlace): { readonly family: Family; readonly config: ParsedConfig } {
   const root = textConfigOf(source);
   if (!isRecord(root)) throw configError(place, "", "a model's configuration, an object", describe(root));
-  const family = familyOf(source, root, place);
+  const family = familyOf(source, place);
   refuseOtherSchemes(source, place);
   const parts: ConfigParts = source === root ? [root] : [root, source as Record<string, unknown>];
   for (const part of parts) refuseSettings(family.settings, part, place);
@@ -31,16 +31,12 @@ export function parseModelConfig(source: unknown, place: ConfigPlace): { readonl
 }
 
 /** The family of a configuration. The error for other models names them instead of a missing key. */
-function familyOf(source: unknown, root: Record<string, unknown>, { path, op }: ConfigPlace): Family {
+function familyOf(source: unknown, { path, op }: ConfigPlace): Family {
   const expected = families.map(({ title, modelTypes }) => `${title} (model_type ${modelTypes.join(" or ")})`).join(", or ");
   const refuse = (key: string, received: string): never => {
     throw new UnsupportedError({ op, argument: `${path ?? "config"}: ${key}`, expected, received });
   };
   const types = modelTypes(source);
-  const experts = ["num_experts", "num_local_experts", "n_routed_experts"].find((key) => root[key] !== undefined && root[key] !== null && root[key] !== 0);
-  if (experts !== undefined || types.some((type) => /moe/.test(type))) {
-    refuse(experts ?? "model_type", `a mixture of experts${experts === undefined ? "" : `, ${experts} ${describe(root[experts])}`} (model_type ${describe(types[0])})`);
-  }
   if (types.length === 0) refuse("model_type", "none");
   const family = families.find(({ modelTypes }) => types.every((type) => modelTypes.includes(type)));
   const known = families.find(({ modelTypes }) => types.some((type) => modelTypes.includes(type)));

@@ -55,7 +55,7 @@ export async function planModel(
   let mixers = 0;
   for (const [layer, type] of config.layers.entries()) {
     const prefix = `${names.root}layers.${layer}.`;
-    const weights = family.layer(loader, prefix, config, type);
+    const weights = family.layer(loader, prefix, config, type, layer);
     made.keep();
     let mixer: GatedDeltaNet | undefined;
     if (type === "gatedDelta") {

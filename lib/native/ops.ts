@@ -197,6 +197,41 @@ export const ops = {
       { name: "out", kind: "tensor", optional: false, at: 46 },
     ],
   },
+  route: {
+    encode: "gd_encode_route",
+    bytes: 280,
+    arguments: [
+      { name: "normalize", kind: "boolean", optional: false, at: 2 },
+      { name: "logits", kind: "tensor", optional: false, at: 4 },
+      { name: "ids", kind: "tensor", optional: false, at: 26, dtype: "id32" },
+      { name: "weights", kind: "tensor", optional: false, at: 48 },
+    ],
+  },
+  expertLinear: {
+    encode: "gd_encode_expert_linear",
+    bytes: 544,
+    arguments: [
+      { name: "weightFormat", kind: "option", optional: true, at: 2, names: weightFormats, byDefault: 0 },
+      { name: "x", kind: "tensor", optional: false, at: 4 },
+      { name: "weight", kind: "tensor", optional: false, at: 26 },
+      { name: "scales", kind: "tensor", optional: true, at: 48 },
+      { name: "biases", kind: "tensor", optional: true, at: 70 },
+      { name: "ids", kind: "tensor", optional: false, at: 92, dtype: "id32" },
+      { name: "out", kind: "tensor", optional: false, at: 114 },
+    ],
+  },
+  combineExperts: {
+    encode: "gd_encode_combine_experts",
+    bytes: 536,
+    arguments: [
+      { name: "experts", kind: "tensor", optional: false, at: 2 },
+      { name: "weights", kind: "tensor", optional: false, at: 24 },
+      { name: "shared", kind: "tensor", optional: true, at: 46 },
+      { name: "sharedGate", kind: "tensor", optional: true, at: 68 },
+      { name: "residual", kind: "tensor", optional: true, at: 90 },
+      { name: "out", kind: "tensor", optional: false, at: 112 },
+    ],
+  },
   copySlots: {
     encode: "gd_encode_copy_slots",
     bytes: 160,

@@ -3,10 +3,11 @@
 /**
  * Element types; bf16 crosses into JavaScript as Uint16Array.
  *
- * - `i32`: index data only
+ * - `i32`: index data of the host only
  * - `u32`: words of packed weights only
+ * - `id32`: index data that an op writes and another reads, which checks it as it runs; 32-bit integers
  */
-export type DType = "f32" | "f16" | "bf16" | "i32" | "u32";
+export type DType = "f32" | "f16" | "bf16" | "i32" | "u32" | "id32";
 
 /** See {@link DType}. */
 export const dTypes: Readonly<Record<DType, number>> = {
@@ -15,6 +16,7 @@ export const dTypes: Readonly<Record<DType, number>> = {
   bf16: 3,
   i32: 4,
   u32: 5,
+  id32: 6,
 };
 
 /**

@@ -2,6 +2,7 @@
 import { Descriptor } from "../native/descriptor.ts";
 import type { OpName } from "../native/descriptor.ts";
 import { ops } from "../native/ops.ts";
+import type { DType } from "../native/options.ts";
 import type { BoundStates, StateKind } from "./layer-states.ts";
 
 export type { OpName } from "../native/descriptor.ts";
@@ -14,7 +15,8 @@ export type Argument = {
   /** The member of `states` that supplies it; undefined if `states` does not concern it. */
   readonly bound?: keyof BoundStates | "nothing" | undefined;
 } & (
-  | { readonly kind: "tensor" | "indices" | "boolean" }
+  | { readonly kind: "indices" | "boolean" }
+  | { readonly kind: "tensor"; readonly dtype?: DType | undefined }
   | { readonly kind: "integer"; readonly least: number; readonly byDefault: number | undefined }
   | { readonly kind: "number"; readonly byDefault: number | undefined }
   | { readonly kind: "option"; readonly names: Readonly<Record<string, number>>; readonly byDefault: number | undefined }

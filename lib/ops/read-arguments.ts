@@ -147,7 +147,7 @@ function checkKeys(op: string, list: readonly Argument[], given: Given, prefix: 
 function expectedOf(argument: Argument): string {
   switch (argument.kind) {
     case "tensor":
-      return "a Tensor";
+      return argument.dtype === undefined ? "a Tensor" : `a Tensor of ${argument.dtype}`;
     case "indices":
       return indicesText;
     case "option":

@@ -38,7 +38,7 @@ import { serverOptions } from "./server-schemas.ts";
 export function createHandler(model: LanguageModel, options: ServerOptions = {}): ServerHandler {
   const op = "createHandler";
   if (!isModel(model)) throw invalid(op, "model", "a LanguageModel", model);
-  const { cache, name = basename(resolve(model.text.folder)), keys, limits, sampling, drafts, log } = checkOptions(serverOptions, op, options);
+  const { cache, name = basename(resolve(model.text.folder), ".gguf"), keys, limits, sampling, drafts, log } = checkOptions(serverOptions, op, options);
   try {
     model.session({ cache })[Symbol.dispose]();
   } catch (error) {

@@ -23,7 +23,7 @@ export interface ServerLimits {
 export interface ServerOptions {
   /** A cache of the model, by which a conversation's next request reads its new messages alone. @default none */
   readonly cache?: SessionCache | undefined;
-  /** The model's name in answers and in the list of models. Requests may name any. @default the name of the model's folder */
+  /** The model's name in answers and in the list of models. Requests may name any. @default the name of the model's folder or file */
   readonly name?: string | undefined;
   /**
    * The keys of which a client has to send one, as `Authorization: Bearer KEY` or `x-api-key: KEY`; or an object of the salt for each

@@ -17,11 +17,11 @@ export type Numbers = NumberArray | readonly number[];
  * proxy may claim any length. Reading may run code of the caller, which may dispose the target tensor.
  *
  * @throws {ShapeError} unless there are `count` numbers.
- * @throws {GatedDeltaError} for a value that is not a number, or for i32 and u32 not an integer within range.
+ * @throws {GatedDeltaError} for a value that is not a number, or for i32, u32 and id32 not an integer within range.
  */
 export function readNumbers(dtype: DType, source: unknown, count: number): Numbers {
   const numbers = reading(op, "source", () => asNumbers(source, count));
-  if (dtype === "i32" && !(numbers instanceof Int32Array)) checkIntegers(dtype, numbers, (value) => value | 0);
+  if ((dtype === "i32" || dtype === "id32") && !(numbers instanceof Int32Array)) checkIntegers(dtype, numbers, (value) => value | 0);
   if (dtype === "u32" && !(numbers instanceof Uint32Array)) checkIntegers(dtype, numbers, (value) => value >>> 0);
   return numbers;
 }

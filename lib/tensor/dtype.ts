@@ -6,11 +6,15 @@
  */
 import { DTypeError, describe } from "../errors.ts";
 
-/** Element type of a tensor. `i32` is for index data (cuSeqlens, slots, ids) only, `u32` for the words of packed weights. */
-export type DType = "f32" | "f16" | "bf16" | "i32" | "u32";
+/**
+ * Element type of a tensor. `i32` is for index data of the host (cuSeqlens, slots, ids) only, which ops read when they are
+ * encoded; `id32` for index data that an op writes and another reads, both when they run; `u32` for the words of packed
+ * weights.
+ */
+export type DType = "f32" | "f16" | "bf16" | "i32" | "u32" | "id32";
 
 /** The dtypes that hold numbers to compute with. */
-export type FloatDType = Exclude<DType, "i32" | "u32">;
+export type FloatDType = Exclude<DType, "i32" | "u32" | "id32">;
 
 /** The typed array that views each dtype. */
 export interface ArrayOfDType {
@@ -24,6 +28,8 @@ export interface ArrayOfDType {
   readonly i32: Int32Array;
   /** Words of packed weights. */
   readonly u32: Uint32Array;
+  /** Index data of the device. */
+  readonly id32: Int32Array;
 }
 
 /** The memory layout of one dtype. */
@@ -43,11 +49,12 @@ export const dtypes: { readonly [D in DType]: DTypeInfo<D> } = {
   bf16: { bytes: 2, view: (b, o, n) => new Uint16Array(b, o, n), create: (n) => new Uint16Array(n) },
   i32: { bytes: 4, view: (b, o, n) => new Int32Array(b, o, n), create: (n) => new Int32Array(n) },
   u32: { bytes: 4, view: (b, o, n) => new Uint32Array(b, o, n), create: (n) => new Uint32Array(n) },
+  id32: { bytes: 4, view: (b, o, n) => new Int32Array(b, o, n), create: (n) => new Int32Array(n) },
 };
 
 /** Whether a dtype holds numbers to compute with. */
 export function isFloatDType(dtype: DType): dtype is FloatDType {
-  return dtype !== "i32" && dtype !== "u32";
+  return dtype !== "i32" && dtype !== "u32" && dtype !== "id32";
 }
 
 /**
@@ -100,7 +107,7 @@ export function decodeBf16(bits: ArrayLike<number>): Float32Array<ArrayBuffer> {
 }
 
 /**
- * Writes numbers into an array of the given dtype, each rounded once: to nearest, ties to even; i32 and u32 as
+ * Writes numbers into an array of the given dtype, each rounded once: to nearest, ties to even; i32, u32 and id32 as
  * JavaScript converts (towards zero, modulo 2^32).
  *
  * @param target at least as long as `values`; the rest of it is unchanged.
@@ -120,7 +127,7 @@ export function encode<D extends DType>(dtype: D, values: ArrayLike<number>): Ar
   return out;
 }
 
-/** A copy as float32: exact for f32, f16 and bf16; i32 and u32 round beyond 2^24. */
+/** A copy as float32: exact for f32, f16 and bf16; integers round beyond 2^24. */
 export function toFloat32<D extends DType>(dtype: D, values: ArrayOfDType[D]): Float32Array<ArrayBuffer> {
   return dtype === "bf16" ? decodeBf16(values) : new Float32Array(values);
 }

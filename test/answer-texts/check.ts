@@ -41,12 +41,24 @@ export function checkText(given: AnswerText, random: Random, counts: Counts): vo
     expect(isDeepStrictEqual(piecesOf(given, cuts), whole), `cut at ${cuts} it gives other pieces`);
   }
   checkPieces(whole, text);
+  checkPairs(given, random.below(text.length + 1));
   const every = Array.from({ length: text.length }, (_, i) => i);
   if (random.below(16) === 0) expect(isDeepStrictEqual(piecesOf(given, every), whole), "one character at a time it gives other pieces");
   counts.add("characters", text.length);
   counts.add(`answers of ${given.format}`);
   for (const piece of whole) {
     counts.add(piece.type === "tool-call" ? (piece.done === undefined ? "calls taken back" : "calls") : piece.reason === undefined ? `pieces of ${piece.type}` : "texts that are not calls");
+  }
+}
+
+/** Checks that no piece of a well-formed text ends within a pair of surrogates, if the text is not cut there. */
+function checkPairs(given: AnswerText, at: number): void {
+  const { text } = given;
+  const cut = text.slice(0, at).isWellFormed() ? at : Math.max(0, at - 1);
+  if (!text.isWellFormed()) return;
+  const parser = parserOf(given);
+  for (const piece of [...parser.push(text.slice(0, cut)), ...parser.push(text.slice(cut)), ...parser.end()]) {
+    expect(piece.raw.isWellFormed() && (piece.type === "tool-call" || piece.text.isWellFormed()), "a pair of surrogates is cut");
   }
 }
 

@@ -4,7 +4,7 @@ import type { LanguageModel } from "../../lib/model.ts";
 import { Random } from "../support/random.ts";
 import { randomSchema, validator } from "../support/random-schemas.ts";
 
-/** What came of some answers. */
+/** Numbers of answers by their ends. */
 export interface Tally {
   /** Answers that parse and validate. */
   valid: number;

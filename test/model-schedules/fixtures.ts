@@ -6,7 +6,7 @@ import { join, resolve } from "node:path";
 import type { Device, FloatDType } from "../../lib/index.ts";
 import { LanguageModel } from "../../lib/model.ts";
 import { memoryOf } from "../../lib/model/model-memory.ts";
-import { tinyModel, writeTinyModel } from "../support/model-folders.ts";
+import { tinyExperts, tinyModel, writeTinyModel } from "../support/model-folders.ts";
 import type { TinyModel } from "../support/model-folders.ts";
 
 /** How a model is opened. */
@@ -39,8 +39,11 @@ function formsOf(folder: string): Form[] {
   const half = tiny("half", { dtype: "bf16", layers: "gga", heads: 3, kvHeads: 1, headDim: 24, rotaryDim: 6, valueHeads: 2, valueDim: 16, tied: true }, 2);
   const first = tiny("attention-first", { dtype: "f16", layers: "ag", heads: 2, kvHeads: 2, headDim: 8, rotaryDim: 8, keyHeads: 2, valueHeads: 4 }, 3);
   const pure = tiny("no-attention", { layers: "gg", convWidth: 2 }, 4);
+  const mixture = tiny("mixture", { experts: tinyExperts }, 5);
+  const manyExperts = tiny("many-experts", { dtype: "bf16", layers: "ga", experts: { ...tinyExperts, count: 19, perToken: 6, normalized: false, dense: [] } }, 6);
   const quantised = join(golden, "qwen3_5-mlx-mixed");
   const normedAfter = join(golden, "olmo_hybrid");
+  const quantisedExperts = join(golden, "qwen3_5_moe-mlx");
   return [
     { folder: plain, dtype: "f32", pageDtype: "f32", pageTokens: 7, pages: 40, states: 6, batchTokens: 24 },
     { folder: plain, dtype: "f32", pageDtype: "bf16", pageTokens: 64, pages: 60, states: 5, batchTokens: 512 },
@@ -50,6 +53,9 @@ function formsOf(folder: string): Form[] {
     { folder: pure, dtype: "f32", pageDtype: "f32", pageTokens: 8, pages: 1, states: 4, batchTokens: 16 },
     { folder: quantised, dtype: "f32", pageDtype: "f32", pageTokens: 8, pages: 30, states: 5, batchTokens: 32 },
     { folder: normedAfter, dtype: "f32", pageDtype: "f32", pageTokens: 8, pages: 30, states: 5, batchTokens: 32 },
+    { folder: mixture, dtype: "f32", pageDtype: "f32", pageTokens: 7, pages: 40, states: 6, batchTokens: 24 },
+    { folder: manyExperts, dtype: "bf16", pageDtype: "bf16", pageTokens: 16, pages: 90, states: 6, batchTokens: 40 },
+    { folder: quantisedExperts, dtype: "f32", pageDtype: "f32", pageTokens: 8, pages: 30, states: 5, batchTokens: 32 },
   ];
 }
 

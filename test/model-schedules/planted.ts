@@ -12,6 +12,7 @@ import { PageLedger } from "../../lib/model/page-ledger.ts";
 import type { PageList } from "../../lib/model/page-ledger.ts";
 import { PagePool } from "../../lib/model/page-pool.ts";
 import { StateHandle } from "../../lib/states/state-handle.ts";
+import { expertFaults } from "../support/expert-faults.ts";
 import { replace } from "../support/replace.ts";
 import type { Method } from "../support/replace.ts";
 
@@ -28,9 +29,10 @@ function columns(weight: Tensor, start: number, end: number): Tensor {
 function halvedProducts(): Disposable {
   const halves = new WeakMap<Tensor, readonly [Tensor, Tensor]>();
   return replace(ModelGraph.prototype, "mlp", (original) => function (this: ModelGraph, weights: Mlp, part: PartTensors, views: ActivationViews) {
-    const { weight, scales } = weights.down;
     const ops = (original as MlpOps).call(this, weights, part, views);
-    const { gate, up } = views;
+    if (weights.kind !== "dense") return ops;
+    const { weight, scales } = weights.down;
+    const { gate, up } = views.dense;
     const { out, residual } = part;
     const [tokens = 0, width = 0] = gate.shape;
     if (tokens < 2 || scales !== undefined) return ops;
@@ -49,6 +51,8 @@ function halvedProducts(): Disposable {
 
 /** Each fault by its description, and a function that plants it. */
 export const planted: Readonly<Record<string, () => Disposable>> = {
+  ...expertFaults,
+
   "the sum of a product over several rows is taken in another order": halvedProducts,
 
   "a shared page is left, but what is in it is not copied": () =>

@@ -111,6 +111,7 @@ describe("schemas", () => {
       [{ schema: 1 }, "schema", "invalid-argument"], [{ schema: [] }, "schema", "invalid-argument"], [{ schema: false }, "schema", "invalid-argument"],
       [{ schema: { get type() { throw new Error("no"); } } }, "schema", "invalid-argument"], [{ schema: z.date() }, "schema", "unsupported"],
       [{ grammar: "" }, "grammar", "invalid-argument"], [{ grammar: "root ::= (" }, "grammar", "invalid-argument"], [{ grammar: "root ::= nosuch" }, "grammar", "invalid-argument"], [{ grammar: "a ::= \"a\"" }, "grammar", "invalid-argument"],
+      [{ grammar: `root ::= ${"(".repeat(100_000)}"a"${")".repeat(100_000)}` }, "grammar", "invalid-argument"],
       [{ regex: "(a" }, "regex", "unsupported"], [{ regex: "(?<=a)b" }, "regex", "unsupported"], [{ regex: /a/i }, "regex", "unsupported"], [{ regex: "(a)\\1" }, "regex", "unsupported"],
       [{ regex: "[b-a]" }, "regex", "unsupported"], [{ regex: "a{100000}" }, "regex", "unsupported"], [{ regex: "(?=a)(?!a)a" }, "regex", "unsupported"], [{ regex: "^(?!a)a$" }, "regex", "invalid-argument"],
       [{ regex: ".{2000}" }, "regex", "unsupported"],

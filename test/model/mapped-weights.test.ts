@@ -63,7 +63,9 @@ const share = ({ weights: { mapped, copied } }: LanguageModel) => mapped / (mapp
 
 onEachBackend("mapped weights", ({ device, name: backend }) => {
   const folders = readdirSync(golden).filter((name) => existsSync(join(golden, name, "config.json")));
-  const shifts = backend === "cpu" ? [0, 4, 8, 1, 2, 7] : [8, 2, 1];
+  /** Shares of models with interleaved projections, whose rows are gathered, and with a matrix an expert. */
+  const least: Readonly<Record<string, number>> = { "qwen3_next-mlx": 0.5, qwen3_next: 0.2 };
+  const shifts = backend === "cpu" ? [0, 4, 8, 1, 2, 7] : [1]; // an emulated GPU is slow; test/ops/mapped-weights.test.ts has all places
   test.each(folders)("%s has the bits, the identity and the sessions of a copied one, wherever its tensors begin", async (name) => {
     using copied = await LanguageModel.load(device, join(golden, name), options);
     expect(copied.weights.mapped).toBe(0);
@@ -76,7 +78,7 @@ onEachBackend("mapped weights", ({ device, name: backend }) => {
     for (const shift of shifts) {
       using model = await LanguageModel.load(device, shifted(join(golden, name), shift), mapped);
       expect(model.weights.mapped + model.weights.copied).toBe(copied.weights.copied);
-      expect(share(model)).toBeGreaterThan(0.95);
+      expect(share(model)).toBeGreaterThan(least[name] ?? 0.95);
       expect(await logitsOf(model)).toEqual(expected);
       expect(await model.identity()).toBe(await copied.identity());
       using other = await Session.load(model, file);
@@ -181,9 +183,12 @@ describe("changed files", () => {
 
 describe("released layouts", () => {
   const forms = { "as transformers saves one": { dtype: "bf16" }, "in float32": { dtype: "f32" }, "as mlx-lm converts one to 4 bits": { bits: 4, group: 64, dtype: "bf16" } } as const;
-  test.each(Object.entries(forms))("at least 95 %% of a model %s are mapped", async (_, form) => {
+  const experts = { num_experts: 16, num_experts_per_tok: 3, moe_intermediate_size: 64, shared_expert_intermediate_size: 64 };
+  const shapes = { dense: tiny, "of experts": { ...tiny, experts } };
+  const each = Object.entries(shapes).flatMap(([what, shape]) => Object.entries(forms).map(([how, form]) => [what, how, shape, form] as const));
+  test.each(each)("at least 95 %% of a model, %s, %s are mapped", async (_, __, shape, form) => {
     const folder = newPath("model");
-    writeRandomModel(folder, { shape: tiny, form, seed: 3 });
+    writeRandomModel(folder, { shape, form, seed: 3 });
     for (const shift of [0, 8, 11]) {
       using model = await LanguageModel.load(device, shifted(folder, shift), mapped);
       expect(share(model)).toBeGreaterThan(0.95);

@@ -52,7 +52,7 @@ describe("random numbers", () => {
   });
 });
 
-/** What a choice depends on, besides the logits and the settings. */
+/** The inputs of a choice, besides the logits and the settings. */
 interface Plain {
   readonly prompt: readonly number[];
   readonly answer: readonly number[];

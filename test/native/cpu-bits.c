@@ -210,6 +210,34 @@ static void any_mlp(void) {
   TABLE.elementwise(&pairs, 0, rows, scratch, &stop);
 }
 
+static void any_experts(void) {
+  int64_t tokens = 1 + draw(12), experts = 1 + draw(30), chosen = 1 + draw((uint32_t)(experts < 5 ? experts : 5));
+  int64_t outputs = 1 + draw(40), rows = tokens * chosen, wrong;
+  gd_cpu_route router = {
+    .tokens = tokens, .experts = experts, .chosen = chosen, .normalize = draw(2),
+    .logits = tensor(any_type(), tokens, 1, experts, -4, 4)};
+  router.weights = tensor(GD_CPU_F32, tokens, 1, chosen, 0, 1).data;
+  router.ids = tensor(GD_CPU_F32, tokens, 1, chosen, 0, 1).data;
+  TABLE.route(&router, 0, tokens, scratch, &stop);
+  int64_t counts[31];
+  int32_t copy[60], places[60];
+  gd_cpu_expert_group groups[31];
+  gd_cpu_matrix weight = any_matrix(experts * outputs, 1 + draw(200));
+  gd_cpu_expert_linear op = {
+    .linear = {.out_features = outputs, .weight = weight, .x = tensor(any_type(), tokens, 1, weight.columns, -1, 1),
+               .out = tensor(any_type(), tokens, chosen, outputs, 0, 1), .places = places, .ranks = chosen},
+    .groups = groups};
+  op.linear.x.head_stride = 0;
+  op.group_count = gd_cpu_expert_groups(router.ids, rows, experts, counts, copy, places, groups, &wrong);
+  TABLE.expert_linear(&op, 0, op.group_count * gd_cpu_expert_linear_items(&op), scratch, &stop);
+  gd_cpu_combine_experts sum = {
+    .tokens = tokens, .chosen = chosen, .dim = outputs, .experts = op.linear.out, .weights = router.weights,
+    .shared = tensor(any_type(), tokens, 1, outputs, -1, 1), .shared_gate = tensor(any_type(), tokens, 1, 1, -4, 4),
+    .out = tensor(any_type(), tokens, 1, outputs, 0, 1)};
+  if (draw(2)) sum.residual = tensor(any_type(), tokens, 1, outputs, -1, 1);
+  TABLE.combine_experts(&sum, 0, gd_cpu_combine_experts_items(&sum), scratch, &stop);
+}
+
 static void any_step(void) {
   uint32_t type = any_type();
   gd_cpu_heads heads = any_heads();
@@ -233,14 +261,14 @@ static void print(const char *text, size_t size);
 static int run(void) {
   static const char digits[] = "0123456789abcdef";
   static void (*const cases[])(void) = {any_delta, any_conv, any_norm, any_linear, any_step, any_commit,
-                                       any_chunked, any_mlp};
-  static const char names[] = "dcnlskxm";
+                                       any_chunked, any_mlp, any_experts};
+  static const char names[] = "dcnlskxme";
   if (gd_cpu_scratch_bytes() > SCRATCH) return 1;
   for (int i = 0; i < 200; i++) {
     used = 0;
-    cases[i % 8]();
+    cases[i % 9]();
     uint64_t hash = hash_of_arena();
-    char line[19] = {names[i % 8], ' '};
+    char line[19] = {names[i % 9], ' '};
     for (int d = 0; d < 16; d++) line[2 + d] = digits[hash >> (60 - 4 * d) & 15];
     line[18] = '\n';
     print(line, sizeof line);

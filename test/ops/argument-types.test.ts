@@ -13,7 +13,7 @@ type Key<Name extends string> = Name extends `${string}.${infer Member}` ? Membe
 
 /** The type of an argument that the table describes. */
 type Value<Entry> = Entry extends { kind: "tensor" }
-  ? Tensor
+  ? Entry extends { dtype: infer Of extends api.DType } ? Tensor<Of> : Tensor
   : Entry extends { kind: "indices" }
     ? Indices
     : Entry extends { kind: "boolean" }
@@ -58,6 +58,9 @@ const agrees: { readonly [Name in keyof Ops]: true } = {
   attention: true satisfies Agrees<"attention", api.AttentionArguments>,
   embedding: true satisfies Agrees<"embedding", api.EmbeddingArguments>,
   siluMul: true satisfies Agrees<"siluMul", api.SiluMulArguments>,
+  route: true satisfies Agrees<"route", api.RouteArguments>,
+  expertLinear: true satisfies Agrees<"expertLinear", api.ExpertLinearArguments>,
+  combineExperts: true satisfies Agrees<"combineExperts", api.CombineExpertsArguments>,
   copySlots: true satisfies Agrees<"copySlots", api.CopySlotsArguments>,
   commitGatedDelta: true satisfies Agrees<"commitGatedDelta", api.CommitGatedDeltaArguments>,
   commitCausalConv1d: true satisfies Agrees<"commitCausalConv1d", api.CommitCausalConv1dArguments>,
@@ -75,5 +78,6 @@ test("the comparison sees a difference", () => {
   type Altered = Omit<api.LinearArguments, "out"> & { readonly out?: Tensor | undefined };
   false satisfies Agrees<"linear", Altered>;
   false satisfies Agrees<"linear", api.LinearArguments & { readonly bias: Tensor }>;
+  false satisfies Agrees<"expertLinear", Omit<api.ExpertLinearArguments, "ids"> & { readonly ids: Tensor<"i32"> }>;
   false satisfies Agrees<"copySlots", Omit<api.CopySlotsArguments, "pool"> & { readonly pool: Indices }>;
 });

@@ -17,6 +17,7 @@ const choosing = [
   "call-splits",
   "causal-conv",
   "composition",
+  "expert-linear",
   "fused-equals-unfused",
   "gated-delta",
   "gated-rms-norm",
@@ -24,6 +25,7 @@ const choosing = [
   "linear-quantised",
   "many-threadgroups",
   "ragged",
+  "route",
   "step",
 ];
 

@@ -2,7 +2,7 @@
 import fc from "fast-check";
 import { expect, test } from "bun:test";
 import { closeSync, openSync, writeFileSync } from "node:fs";
-import { embedding, linear, rmsNorm } from "../../lib/index.ts";
+import { embedding, expertLinear, linear, rmsNorm } from "../../lib/index.ts";
 import type { DType, Device, FloatDType, Op, Tensor } from "../../lib/index.ts";
 import { dtypes } from "../../lib/tensor/dtype.ts";
 import { fileMapping } from "../../lib/tensor/mapped-storage.ts";
@@ -90,6 +90,28 @@ onEachBackend("weights in a mapped file", (backend) => {
         const out = device.tensor("f32", [1, 2100]);
         const expected = outcome(out, linear({ x, weight: own[0], scales: own[1], biases: own[2], out }));
         expectSameBits(`${bits} bits at ${shifts.join()}`, outcome(out, linear({ x, weight: inFile[0]!, scales: inFile[1]!, biases: inFile[2]!, out })), expected);
+      }
+    }
+  });
+
+  test("matrices of experts, packed or floats, at any byte", () => {
+    for (const [bits, format] of [[4, "bf16"], [8, "f16"], [6, "f32"], [undefined, "bf16"]] as const) {
+      for (const shifts of [[0, 0, 0], [8, 2, 4], [4, 8, 8], [1, 1, 3], [2, 15, 6], [7, 5, 13]]) {
+        const [experts, features, columns] = [5, 40, 128];
+        const { words, scales, biases } = randomQuantised(random, [experts * features, columns], bits ?? 4, 64, format);
+        const own = (bits === undefined
+          ? [floats(format, [experts, features, columns])]
+          : [device.tensor("u32", words.shape).copyFrom(words.data), device.tensor(format, scales.shape).copyFrom(scales.data), device.tensor(format, biases.shape).copyFrom(biases.data)]
+        ).map((tensor) => tensor.reshape([experts, features, tensor.size / experts / features]));
+        using inFile = mapped(device, own, shifts);
+        const named = ([weight, scales, biases]: readonly Tensor[]) => ({ weight: weight!, ...(scales && biases && { scales, biases }) });
+        for (const tokens of [1, 9]) { // few rows, and many, which are sorted by expert
+          const x = floats("f32", [tokens, columns]);
+          const ids = device.tensorFrom("id32", [tokens, 3], Array.from({ length: 3 * tokens }, () => random.below(experts)));
+          const out = device.tensor("f32", [tokens, 3, features]);
+          const expected = outcome(out, expertLinear({ x, ids, ...named(own), out }));
+          expectSameBits(`${bits ?? format} at ${shifts.join()}`, outcome(out, expertLinear({ x, ids, ...named(inFile), out })), expected);
+        }
       }
     }
   });

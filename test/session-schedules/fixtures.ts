@@ -1,7 +1,7 @@
 /** The models that sessions' schedules run on: tiny ones with little memory, each with a second one that reads texts cold. */
 import type { Device, FloatDType } from "../../lib/index.ts";
 import { LanguageModel, tinyModel as packaged } from "../../lib/model.ts";
-import { tinyModel, writeTinyModel } from "../support/model-folders.ts";
+import { tinyExperts, tinyModel, writeTinyModel } from "../support/model-folders.ts";
 import type { TinyModel } from "../support/model-folders.ts";
 import { join } from "node:path";
 
@@ -29,6 +29,7 @@ const forms: Readonly<Record<string, Form>> = {
   "small pages": { change: {}, pages: { count: 60, tokens: 7, dtype: "f32" }, states: 7, batchTokens: 24, promptTokens: 8 },
   "pages of a token": { change: { layers: "gga", dtype: "bf16", valueHeads: 2, tied: true }, pages: { count: 330, tokens: 1, dtype: "f16" }, states: 9, batchTokens: 40, promptTokens: 16 },
   "large pages": { change: { layers: "ag" }, pages: { count: 14, tokens: 64, dtype: "bf16" }, states: 12, batchTokens: 512, promptTokens: 64 },
+  "a mixture of experts": { change: { experts: tinyExperts }, pages: { count: 40, tokens: 8, dtype: "f32" }, states: 6, batchTokens: 32, promptTokens: 12 },
   "no attention": { change: { layers: "gg", convWidth: 2 }, pages: { count: 1, tokens: 8, dtype: "f32" }, states: 5, batchTokens: 16, promptTokens: 5 },
   "messages": { pages: { count: 50, tokens: 16, dtype: "f32" }, states: 6, batchTokens: 40, promptTokens: 16 },
 };

@@ -11,6 +11,7 @@ import type { Entry } from "../../lib/model/batch.ts";
 import { Draft } from "../../lib/index.ts";
 import { RunResult } from "../../lib/model.ts";
 import type { Sequence } from "../../lib/model.ts";
+import { expertFaults } from "../support/expert-faults.ts";
 import { replace } from "../support/replace.ts";
 import type { Method } from "../support/replace.ts";
 
@@ -44,6 +45,8 @@ function keptState(): Disposable {
 
 /** Each fault by its description, and a function that plants it. */
 export const planted: Readonly<Record<string, () => Disposable>> = {
+  ...expertFaults,
+
   "a shared page is left, and what is in it is not copied": () => replace(PagePool.prototype, "copies", () => (() => []) as Method),
 
   "a page in use is given back: a fork does not count": () =>

@@ -15,6 +15,9 @@ export type OpName =
   | "attention"
   | "embedding"
   | "siluMul"
+  | "route"
+  | "expertLinear"
+  | "combineExperts"
   | "copySlots"
   | "commitGatedDelta"
   | "commitCausalConv1d"
@@ -137,6 +140,26 @@ export const soundArguments: { readonly [Name in OpName]: (device: Device) => Ar
     gate: device.tensor("f32", [tokens, valueHeads, valueDim]),
     up: device.tensor("f32", [tokens, valueHeads, valueDim]),
     out: device.tensor("f32", [tokens, valueHeads, valueDim]),
+  }),
+  route: (device) => ({
+    logits: device.tensor("f32", [tokens, 4]),
+    ids: device.tensor("id32", [tokens, 2]),
+    weights: device.tensor("f32", [tokens, 2]),
+    normalize: true,
+  }),
+  expertLinear: (device) => ({
+    x: device.tensor("f32", [tokens, 8]),
+    weight: device.tensor("f32", [4, 16, 8]),
+    ids: device.tensor("id32", [tokens, 2]),
+    out: device.tensor("f32", [tokens, 2, 16]),
+  }),
+  combineExperts: (device) => ({
+    experts: device.tensor("f32", [tokens, 2, 16]),
+    weights: device.tensor("f32", [tokens, 2]),
+    shared: device.tensor("f32", [tokens, 16]),
+    sharedGate: device.tensor("f32", [tokens, 1]),
+    residual: device.tensor("f32", [tokens, 16]),
+    out: device.tensor("f32", [tokens, 16]),
   }),
   copySlots: (device) => ({
     pool: device.tensor("f32", [slots, 4, 2]),

@@ -11,7 +11,7 @@ import type { ScheduleMachine } from "./schedules.ts";
 
 /** A job's report to the process that started it. */
 interface Told {
-  /** How many programs or schedules. */
+  /** How many programs, schedules or cases. */
   readonly run: number;
   /** Counts of events. */
   readonly counts: readonly (readonly [string, number])[];
@@ -35,7 +35,7 @@ export interface LongRun<Action, Schedule extends Disposable | AsyncDisposable> 
   /** The script's file. */
   readonly path: string;
   /** The counted unit, which is also the name of its option. */
-  readonly what: "programs" | "schedules";
+  readonly what: "programs" | "schedules" | "cases";
   /** The default of that option. */
   readonly count: number;
   /** Options of this script alone. */
@@ -46,7 +46,7 @@ export interface LongRun<Action, Schedule extends Disposable | AsyncDisposable> 
 }
 
 /**
- * Does what the command line says (`--programs` or `--schedules`, `--seed`, `--first`, `--jobs`, `--seconds`, `--backend` and the
+ * Does what the command line says (`--programs`, `--schedules` or `--cases`, `--seed`, `--first`, `--jobs`, `--seconds`, `--backend` and the
  * script's own), prints the record and ends the process: with 1 for a failure, 2 for unknown options.
  */
 export async function longRun<Action, Schedule extends Disposable | AsyncDisposable>(script: LongRun<Action, Schedule>): Promise<never> {

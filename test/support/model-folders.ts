@@ -26,7 +26,23 @@ export interface TinyModel {
   readonly maxPositions: number;
   readonly tied: boolean;
   readonly dtype: FloatDType;
+  /** Of layers whose MLP is a mixture of experts. */
+  readonly experts?: TinyExperts;
 }
+
+/** Sizes of a mixture of experts. */
+export interface TinyExperts {
+  readonly count: number;
+  readonly perToken: number;
+  readonly intermediate: number;
+  readonly shared: number;
+  readonly normalized: boolean;
+  /** Layers with a dense MLP. */
+  readonly dense: readonly number[];
+}
+
+/** Five experts, of which a token has two, in all layers but one. */
+export const tinyExperts: TinyExperts = { count: 5, perToken: 2, intermediate: 24, shared: 32, normalized: true, dense: [1] };
 
 /** Three layers of two kinds, and sizes that no kernel is specialised for. */
 export const tinyModel: TinyModel = {
@@ -50,9 +66,20 @@ export const tinyModel: TinyModel = {
 
 /** The configuration under transformers' names. */
 export function tinyConfig(model: TinyModel): Record<string, unknown> {
+  const { experts } = model;
   return {
-    architectures: ["Qwen3_5ForCausalLM"],
-    model_type: "qwen3_5_text",
+    ...(experts === undefined
+      ? { architectures: ["Qwen3_5ForCausalLM"], model_type: "qwen3_5_text" }
+      : {
+          architectures: ["Qwen3NextForCausalLM"],
+          model_type: "qwen3_next",
+          num_experts: experts.count,
+          num_experts_per_tok: experts.perToken,
+          moe_intermediate_size: experts.intermediate,
+          shared_expert_intermediate_size: experts.shared,
+          norm_topk_prob: experts.normalized,
+          mlp_only_layers: experts.dense,
+        }),
     hidden_size: model.hidden,
     intermediate_size: model.intermediate,
     vocab_size: model.vocabulary,
@@ -79,7 +106,7 @@ export function tinyConfig(model: TinyModel): Record<string, unknown> {
 /** Writes a model of a seed to a folder. Weights keep a signal's size; its logits differ clearly from token to token. */
 export function writeTinyModel(folder: string, model: TinyModel, seed: number): string {
   const random = new Random(seed);
-  const { hidden, intermediate, vocabulary, heads, kvHeads, headDim, keyHeads, valueHeads, keyDim, valueDim, convWidth, dtype } = model;
+  const { hidden, intermediate, vocabulary, heads, kvHeads, headDim, keyHeads, valueHeads, keyDim, valueDim, convWidth, dtype, experts } = model;
   const tensors: Record<string, TensorToWrite> = {};
   const put = (name: string, shape: readonly number[], next: () => number) => {
     const length = shape.reduce((product, size) => product * size, 1);
@@ -87,6 +114,18 @@ export function writeTinyModel(folder: string, model: TinyModel, seed: number): 
     tensors[name] = { dtype: fileDTypes[dtype], shape, data };
   };
   const matrix = (name: string, to: number, from: number) => put(`${name}.weight`, [to, from], () => random.normal() / Math.sqrt(from));
+  const mlp = (at: string, wide: number) => {
+    matrix(`${at}gate_proj`, wide, hidden);
+    matrix(`${at}up_proj`, wide, hidden);
+    matrix(`${at}down_proj`, hidden, wide);
+  };
+  const mixture = (at: string, { count, intermediate: wide, shared }: TinyExperts) => {
+    matrix(`${at}gate`, count, hidden);
+    put(`${at}experts.gate_up_proj`, [count, 2 * wide, hidden], () => random.normal() / Math.sqrt(hidden));
+    put(`${at}experts.down_proj`, [count, hidden, wide], () => random.normal() / Math.sqrt(wide));
+    mlp(`${at}shared_expert.`, shared);
+    matrix(`${at}shared_expert_gate`, 1, hidden);
+  };
   const zeroCentred = (name: string, size: number) => put(`${name}.weight`, [size], () => 0.2 * random.normal());
   put("model.embed_tokens.weight", [vocabulary, hidden], () => random.normal());
   zeroCentred("model.norm", hidden);
@@ -95,9 +134,8 @@ export function writeTinyModel(folder: string, model: TinyModel, seed: number): 
     const at = `model.layers.${i}`;
     zeroCentred(`${at}.input_layernorm`, hidden);
     zeroCentred(`${at}.post_attention_layernorm`, hidden);
-    matrix(`${at}.mlp.gate_proj`, intermediate, hidden);
-    matrix(`${at}.mlp.up_proj`, intermediate, hidden);
-    matrix(`${at}.mlp.down_proj`, hidden, intermediate);
+    if (experts === undefined || experts.dense.includes(i)) mlp(`${at}.mlp.`, intermediate);
+    else mixture(`${at}.mlp.`, experts);
     if (type === "a") {
       matrix(`${at}.self_attn.q_proj`, 2 * heads * headDim, hidden);
       matrix(`${at}.self_attn.k_proj`, kvHeads * headDim, hidden);

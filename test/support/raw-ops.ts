@@ -150,6 +150,23 @@ export const ops: Record<string, Descriptor> = {
     .set("weight.dtype", c.GD_U32)
     .set("ids.buffer", bufferFor("zeros")),
   gd_encode_silu_mul: sound("gd_silu_mul", {}, { gate: [4, 2, 8], up: [4, 2, 8], out: [4, 2, 8] }, {}),
+  gd_encode_route: sound("gd_route", { normalize: 1 }, { logits: [4, 8], ids: [4, 2], weights: [4, 2] }, {})
+    .set("ids.dtype", c.GD_ID32),
+  gd_encode_expert_linear: sound(
+    "gd_expert_linear",
+    {},
+    { x: [4, 64], weight: [3, 16, 8], scales: [3, 16, 1], biases: [3, 16, 1], ids: [4, 2], out: [4, 2, 16] },
+    {},
+  )
+    .set("weight.dtype", c.GD_U32)
+    .set("ids.dtype", c.GD_ID32)
+    .set("ids.buffer", bufferFor("zeros")),
+  gd_encode_combine_experts: sound(
+    "gd_combine_experts",
+    {},
+    { experts: [4, 2, 8], weights: [4, 2], shared: [4, 8], shared_gate: [4, 1], residual: [4, 8], out: [4, 8] },
+    {},
+  ),
   gd_encode_copy_slots: sound("gd_copy_slots", {}, { pool: [2, 8] }, { read_slots: 2, write_slots: 2 }),
   gd_encode_commit_gated_delta: sound(
     "gd_commit_gated_delta",

@@ -25,9 +25,9 @@ export interface Text<Action> {
 
 /** Runs schedules: one kind of actions, their model, and the part of the library that they use. */
 export interface ScheduleMachine<Action, Schedule extends Disposable | AsyncDisposable> {
-  readonly unit: "program" | "schedule";
+  readonly unit: "program" | "schedule" | "case";
   /** The reference of the comparison, in words. */
-  readonly reference: "the model" | "the cold run";
+  readonly reference: "the model" | "the cold run" | "float64";
   /** Whether the same actions give the same events each time, so that a failing schedule can be cut down. */
   readonly repeatable: boolean;
   /** The models that schedules run on, for records. */

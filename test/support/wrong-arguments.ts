@@ -2,6 +2,7 @@
 import type { Device } from "../../lib/index.ts";
 import type { OpName } from "./arguments.ts";
 import { wrongConvolutions } from "./wrong-arguments/convolutions.ts";
+import { wrongExperts } from "./wrong-arguments/experts.ts";
 import type { Wrong } from "./wrong-arguments/kit.ts";
 import { wrongRecurrences } from "./wrong-arguments/recurrences.ts";
 import { wrongRows } from "./wrong-arguments/rows.ts";
@@ -10,5 +11,5 @@ export type { Wrong } from "./wrong-arguments/kit.ts";
 
 /** Each change of an op's sound arguments that it must refuse. */
 export function wrongArguments(device: Device): { readonly [Name in OpName]: readonly Wrong[] } {
-  return { ...wrongRecurrences(device), ...wrongConvolutions(device), ...wrongRows(device) };
+  return { ...wrongRecurrences(device), ...wrongConvolutions(device), ...wrongRows(device), ...wrongExperts(device) };
 }

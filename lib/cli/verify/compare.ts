@@ -8,6 +8,9 @@ export const bounds = { f32: 2e-6, chunked: 5e-6, layer: 5e-6, bf16: 2e-3, f16: 
 /** The bound of a whole model's logits, by the dtype of activations and pages. */
 export const modelBounds: Readonly<Record<FloatDType, number>> = { f32: 2e-5, f16: 1e-2, bf16: 8e-2 };
 
+/** That of mixtures of experts: where 16-bit activations change which of two nearly equal logits of a router is larger, a token has another expert. */
+export const mixtureBounds: typeof modelBounds = { f32: modelBounds.f32, f16: 3 * modelBounds.f16, bf16: 3 * modelBounds.bf16 };
+
 /**
  * ‖x − ref‖₂ / ‖ref‖₂, summed in float64. For a reference of all zeros, 0 if x is all zeros and infinity if not. NaN
  * anywhere gives NaN or infinity.

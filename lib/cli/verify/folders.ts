@@ -1,9 +1,10 @@
-/** Folders that `verify` checks, by the kind of their checkpoint. */
+/** Folders and GGUF files that `verify` checks, by the kind of their checkpoint. */
 
 import { existsSync, statSync } from "node:fs";
 import { join } from "node:path";
 import type { Device } from "../../device/device.ts";
 import { FileError } from "../../errors.ts";
+import { findGguf } from "../../checkpoint/gguf/find-gguf.ts";
 import { openCheckpoint } from "../../checkpoint/safetensors.ts";
 import type { FloatDType } from "../../tensor/dtype.ts";
 import { mixerKind } from "./mixer-folders.ts";
@@ -31,15 +32,15 @@ export interface FolderKind {
 /** Every kind of folders; the first that matches is taken. */
 const kinds: readonly FolderKind[] = [modelKind, mixerKind];
 
-/** Whether a path names a folder. */
-export function isFolder(path: string): boolean {
-  return statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
+/** Whether a path names a folder or a GGUF file. */
+export function isCheckpoint(path: string): boolean {
+  return (statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false) || findGguf(path) !== undefined;
 }
 
 /** Checks a folder, and reports it under the given path. */
 export async function checkFolder(path: string, device: Device, dtype: FloatDType): Promise<readonly Row[]> {
   const nouns = kinds.map(({ noun }) => noun).join(" or ");
-  if (!existsSync(join(path, "config.json"))) {
+  if (findGguf(path) === undefined && !existsSync(join(path, "config.json"))) {
     throw new FileError(path, { op: "verify", expected: `a golden file, or the directory of ${nouns}`, received: "a directory without config.json" });
   }
   const names = namesOf(path);

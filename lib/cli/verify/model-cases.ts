@@ -4,8 +4,8 @@
  * tokens; and `greedy_logits.N` `[G, vocab]`, the logits that each was chosen from. Without the file, prompts are random.
  */
 
-import { existsSync } from "node:fs";
-import { join } from "node:path";
+import { existsSync, statSync } from "node:fs";
+import { dirname, join } from "node:path";
 import type { ModelConfig } from "../../model/model-config.ts";
 import { GoldenFile } from "./golden-file.ts";
 
@@ -39,9 +39,9 @@ export interface ExpectedCases {
 const lengths = [37, 5, 1];
 const steps = 16;
 
-/** The cases of a folder's file; undefined if there is no file. */
+/** The cases of a folder's file, or of that in the folder of a GGUF file; undefined if there is no file. */
 export function expectedCases(folder: string): ExpectedCases | undefined {
-  const path = join(folder, "expected.safetensors");
+  const path = join(statSync(folder).isFile() ? dirname(folder) : folder, "expected.safetensors");
   if (!existsSync(path)) return undefined;
   using file = new GoldenFile(path);
   const cases: ModelCase[] = [];

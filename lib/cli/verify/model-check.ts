@@ -3,7 +3,7 @@
  * and with each other. Recurrent states are float32, activations and pages of the given dtype.
  */
 
-import { modelBounds } from "./compare.ts";
+import { mixtureBounds, modelBounds } from "./compare.ts";
 import { expectedCases, seededCases, seededSize, type ModelCase } from "./model-cases.ts";
 import { largest, mostStrangers, otherWays, readWhole, type Answers, type Reading } from "./model-ways.ts";
 import { sessionWays, tokensGiven } from "./model-sessions.ts";
@@ -57,12 +57,13 @@ export async function checkModel(folder: string, device: Device, report: Report,
 
 /** Compares with the references, if there are any. */
 function compare(report: Report, way: string, model: LanguageModel, cases: readonly ModelCase[], readings: readonly Reading[], answers: Answers, dtype: FloatDType): void {
+  const bound = (model.config.experts === undefined ? modelBounds : mixtureBounds)[dtype];
   for (const { index, expected } of cases) {
     if (expected === undefined) continue;
     const { logits, greedy } = split(answers[index]!, readings[index]!.prompt, model.config.vocabSize);
-    report.near(way, `logits.${index}`, logits, expected.logits, modelBounds[dtype]);
+    report.near(way, `logits.${index}`, logits, expected.logits, bound);
     // With 16-bit dtypes a token may differ from that of exact arithmetic, and with it all later ones.
-    if (dtype === "f32") report.near(way, `greedy_logits.${index}`, greedy, expected.greedyLogits, modelBounds[dtype]);
+    if (dtype === "f32") report.near(way, `greedy_logits.${index}`, greedy, expected.greedyLogits, bound);
   }
 }
 

@@ -3,7 +3,7 @@
 import { Device } from "../../device/device.ts";
 import { describe } from "../../errors.ts";
 import { UsageError, deviceOptions, errorText, parseDeviceOptions, parseOptions, print } from "../command.ts";
-import { checkFolder, isFolder } from "./folders.ts";
+import { checkFolder, isCheckpoint } from "./folders.ts";
 import { summary, type Row } from "./report.ts";
 
 /** How files, as opposed to folders, are checked. */
@@ -15,8 +15,8 @@ export interface FileChecks {
 }
 
 /** The end of the help texts. */
-export const sharedHelp = `A directory with a config.json is a checkpoint: its model or mixers run whole, split, batched,
-forked and restored, all to the same bits, and are compared with expected.safetensors where
+export const sharedHelp = `A directory with a config.json is a checkpoint, and so is a GGUF file or a directory with one:
+its model or mixers run whole, split, batched, forked and restored, all to the same bits, and are compared with expected.safetensors where
 there is one. Models also run as sessions: among other sessions, with a cache, drafts, forks
 and files.
 
@@ -44,14 +44,14 @@ export async function runVerify(args: readonly string[], files: FileChecks): Pro
   if (dtype !== "f32" && dtype !== "f16" && dtype !== "bf16") {
     throw new UsageError(`--dtype: expected f32, f16 or bf16, got ${describe(dtype)}`);
   }
-  for (const path of positionals) if (!isFolder(path)) files.accept?.(path);
+  for (const path of positionals) if (!isCheckpoint(path)) files.accept?.(path);
   using device = Device.open(parseDeviceOptions(values));
   if (!values.json) print(`on ${device.backend}: ${device.name}`);
   let failed = false;
   let bad = false;
   for (const path of positionals) {
     try {
-      const rows = isFolder(path) ? await checkFolder(path, device, dtype) : files.check(path, device);
+      const rows = isCheckpoint(path) ? await checkFolder(path, device, dtype) : files.check(path, device);
       for (const row of values.json ? rows : []) print(JSON.stringify(row));
       if (!values.json) print(summary(path, rows));
       failed ||= rows.some((row) => !row.pass);

@@ -199,6 +199,18 @@ export function ofTexts(texts: readonly string[]): Automaton {
   });
 }
 
+const smallest = new WeakMap<Automaton, { readonly small: Automaton | undefined }>();
+
+/** {@link trimmed}, then {@link minimal}; remembered for automata that are used again. */
+export function smallestOf(automaton: Automaton): Automaton | undefined {
+  let found = smallest.get(automaton);
+  if (found === undefined) {
+    const alive = trimmed(automaton);
+    smallest.set(automaton, (found = { small: alive && minimal(alive) }));
+  }
+  return found.small;
+}
+
 /** Whether it accepts a text. */
 export function accepts(automaton: Automaton, text: string): boolean {
   let at = 0;

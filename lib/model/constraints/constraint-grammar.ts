@@ -4,7 +4,8 @@ import { invalid } from "../../arguments/checks.ts";
 import { reading } from "../../arguments/reading.ts";
 import { GatedDeltaError, UnsupportedError } from "../../errors.ts";
 import type { AnswerFormat } from "../text/formats/answer-format.ts";
-import { automatonOf, ExpressionProblem } from "./expression.ts";
+import { automatonOf } from "./expression.ts";
+import { ExpressionProblem } from "./expression-reader.ts";
 import { TooManyStates } from "./automaton.ts";
 import { Grammar } from "./grammar.ts";
 import type { Part } from "./grammar.ts";
@@ -40,13 +41,13 @@ export interface ConstraintGrammar {
   readonly foreign: boolean;
 }
 
-/** What is known of a session's answers. */
+/** The form and the tools of a session's answers. */
 export interface AnswerContext {
   readonly format: AnswerFormat | undefined;
   readonly tools: readonly object[];
 }
 
-/** The most states at which any character may come: xgrammar takes some hundredths of a second for each, with a large vocabulary. */
+/** The most states at which any character may come: xgrammar takes about a tenth of a second for each, with a large vocabulary. */
 const mostStates = 1000;
 
 const zod = lazily(({ z }) => z);

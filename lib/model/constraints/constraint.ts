@@ -1,5 +1,5 @@
 /**
- * What may come at each position of an answer that follows a grammar. The grammar begins where thoughts end; after them line ends may
+ * The tokens that may come at each position of an answer that follows a grammar. The grammar begins where thoughts end; after them line ends may
  * come first, as chat templates write them. Masks come from a Worker: they are asked for as soon as the tokens before them are
  * known, and wait while the model runs.
  */
@@ -100,7 +100,7 @@ export class Constraint {
     throw new GatedDeltaError("state", { op, argument, message });
   }
 
-  /** What can't come next. */
+  /** The tokens that can't come next. */
   barred(): Barred {
     const { ends, stopTokens, tags, lineEnds, argument } = this.#parts;
     const allowed = this.#masks[0]!.slice();

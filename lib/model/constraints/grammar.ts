@@ -1,5 +1,5 @@
 /** Grammars as data, and their text in the EBNF of xgrammar. */
-import { commonPoints, joinPoints, minimal, otherPoints, trimmed } from "./automaton.ts";
+import { commonPoints, joinPoints, otherPoints, smallestOf } from "./automaton.ts";
 import type { Automaton, Points } from "./automaton.ts";
 import { byteRangesOf } from "./utf8-ranges.ts";
 
@@ -37,7 +37,7 @@ export type Writing = "plain" | "json";
 
 const asciiPoints: Points = [[0, 0x7f]];
 const beyondAscii: Points = [[0x80, 0xd7ff], [0xe000, 0x10ffff]];
-/** What a string of JSON does not hold as it is: the quote, the backslash and controls. */
+/** Characters that a string of JSON does not hold as they are: the quote, the backslash and controls. */
 export const escapedInJson: Points = [[0, 0x1f], [0x22, 0x22], [0x5c, 0x5c]];
 const plainInJson = otherPoints(escapedInJson);
 /** Their short escapes. */
@@ -46,13 +46,13 @@ const escapes: readonly (readonly [number, string])[] = [
 ];
 const escaped = new Map(escapes);
 
-/** What follows a string or a number of JSON: xgrammar's assertions about it decide which tokens may reach beyond the value's end. */
+/** The text after a string or a number of JSON: with assertions about it xgrammar decides which tokens may reach beyond the value's end. */
 const followers = { string: "[ \\n\\t]* [,}\\]:]", number: "[ \\n\\t]* [,}\\]]" } as const;
 
 /** A grammar that is being made: rules by name. */
 export class Grammar {
   readonly #rules = new Map<string, Part>();
-  /** What follows the texts of a rule, where that is known: with it xgrammar need not try tokens that go on after them each time. */
+  /** The text after each rule, where it is known: then xgrammar need not try tokens that go on after the rule for each mask. */
   readonly #followers = new Map<string, string>();
   /** States of automata at which most tokens may come, each of which takes time to compile. */
   states = 0;
@@ -76,9 +76,8 @@ export class Grammar {
 
   /** Adds the rules of an automaton. Its texts are followed by `end`. */
   automaton(name: string, automaton: Automaton, writing: Writing, end: Part = nothing, of?: keyof typeof followers): Part {
-    const alive = trimmed(automaton);
-    if (alive === undefined) return never;
-    const small = minimal(alive);
+    const small = smallestOf(automaton);
+    if (small === undefined) return never;
     const names = small.map(() => {
       const one = this.name(name);
       this.#rules.set(one, never);

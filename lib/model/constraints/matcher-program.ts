@@ -5,7 +5,7 @@
 
 /** The data of the Worker. */
 export interface MatcherData {
-  /** Where the library is. */
+  /** The path of the library. */
   readonly library: string;
   /** Number of logits. */
   readonly vocabSize: number;
@@ -17,8 +17,6 @@ export interface MatcherData {
 export type MatcherRequest =
   /** The next tokens of the vocabulary in the alphabet of byte-level BPE; empty for tokens without text. */
   | { readonly kind: "tokens"; readonly tokens: readonly string[] }
-  /** Parses a grammar, and nothing else. */
-  | { readonly kind: "check"; readonly id: number; readonly grammar: string }
   /** Compiles a grammar, unless that was done, and begins a text of it. `id` names it from then on. */
   | { readonly kind: "open"; readonly id: number; readonly grammar: string }
   /** The tokens that come next, and guesses after them, which are undone. */
@@ -38,7 +36,6 @@ export type MatcherAnswer = { readonly id: number } & (
 
 /** The used part of `@mlc-ai/web-xgrammar`. */
 interface Library {
-  readonly Grammar: { fromEBNF(text: string): Promise<object> };
   readonly TokenizerInfo: { createTokenizerInfo(tokens: readonly string[], type: string, blank: boolean, size: number, ends: readonly number[]): Promise<object> };
   readonly GrammarCompiler: { createGrammarCompiler(tokenizer: object): Promise<{ compileGrammar(text: string): Promise<Compiled> }> };
   readonly GrammarMatcher: { createGrammarMatcher(grammar: Compiled): Promise<Matcher> };
@@ -57,13 +54,16 @@ interface Matcher {
 
 /** Serves requests, in order. Runs in a Worker. */
 export function serveMasks(): void {
+  const { createRequire } = process.getBuiltinModule("node:module");
   const { parentPort, workerData } = process.getBuiltinModule("node:worker_threads");
   const { library: path, vocabSize, ends } = workerData as MatcherData;
   const mostGrammars = 16;
   const said: string[] = [];
-  // The library binds this when it is loaded, and writes the reason of a failure to it.
+  // The library binds these when it is loaded, and writes the reason of a failure to the first.
   console.error = (...parts: unknown[]) => void said.push(parts.join(" "));
-  const library = import(path) as Promise<Library>;
+  console.log = console.warn = () => {};
+  const load = (): Library => createRequire(path)(path) as Library;
+  let library: Library | undefined;
   const tokens: string[] = [];
   const grammars = new Map<string, { compiled: Compiled; users: number }>();
   const matchers = new Map<number, { matcher: Matcher; grammar: string }>();
@@ -76,7 +76,7 @@ export function serveMasks(): void {
       grammars.set(text, known); // the last one used is the last one
       return known;
     }
-    const { TokenizerInfo, GrammarCompiler } = await library;
+    const { TokenizerInfo, GrammarCompiler } = (library ??= load());
     compiler ??= await GrammarCompiler.createGrammarCompiler(await TokenizerInfo.createTokenizerInfo(tokens, "byte_level", false, vocabSize, ends));
     for (const [old, { compiled: unused, users }] of grammars) {
       if (grammars.size < mostGrammars) break;
@@ -94,12 +94,9 @@ export function serveMasks(): void {
       case "tokens":
         for (const token of request.tokens) tokens.push(token);
         return undefined;
-      case "check":
-        await (await library).Grammar.fromEBNF(request.grammar);
-        return { id: request.id, kind: "done" };
       case "open": {
         const grammar = await compiled(request.grammar);
-        matchers.set(request.id, { matcher: await (await library).GrammarMatcher.createGrammarMatcher(grammar.compiled), grammar: request.grammar });
+        matchers.set(request.id, { matcher: await library!.GrammarMatcher.createGrammarMatcher(grammar.compiled), grammar: request.grammar });
         grammar.users++;
         return { id: request.id, kind: "done" };
       }

@@ -14,7 +14,7 @@ type WithoutId<Request> = Request extends unknown ? Omit<Request, "id"> : never;
 /** The library has failed, or did not answer in time. */
 export class MatcherFailure extends Error {}
 
-/** What a Worker knows of a model's tokens. */
+/** A model's tokens, for a Worker. */
 export interface MatcherTokens {
   /** Number of logits. */
   readonly vocabSize: number;
@@ -32,7 +32,7 @@ export class MatcherWorker {
   #ended = false;
   readonly #ready: Promise<void>;
 
-  /** @param library the URL of the library. */
+  /** @param library the path of the library. */
   constructor(library: string, { vocabSize, ends, textOf }: MatcherTokens) {
     const workerData: MatcherData = { library, vocabSize, ends };
     this.#worker = new Worker(`(${serveMasks})()`, { eval: true, workerData, name: "gated-delta constraints" });
@@ -122,7 +122,7 @@ export class MatcherWorker {
   }
 }
 
-/** The error for a library that failed where that is no one's mistake. */
+/** The error for a failure of the library that no argument explains. */
 export function failedError(op: string, cause: unknown): GatedDeltaError {
   const message = `@mlc-ai/web-xgrammar has failed: ${cause instanceof Error ? cause.message : String(cause)}`;
   return new GatedDeltaError("internal", { op, message, cause });

@@ -1,4 +1,6 @@
 /** The Workers of a model that match texts with grammars. */
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { GatedDeltaError, UnsupportedError } from "../../errors.ts";
 import { byteCharacters } from "../text/byte-level.ts";
 import type { ModelText } from "../text/model-text.ts";
@@ -51,7 +53,7 @@ export class Matchers implements Disposable {
       opened = await worker.ask({ kind: "open", grammar }, compileLimit);
     } catch (cause) {
       if (this.#disposed || !(cause instanceof MatcherFailure)) throw failedError(op, cause);
-      throw new UnsupportedError({ op, argument, expected: `a grammar that compiles within ${compileLimit / 1000} s`, received: cause.message, cause });
+      throw new UnsupportedError({ op, argument, expected: `a grammar that xgrammar compiles, within ${compileLimit / 1000} s`, received: cause.message, cause });
     }
     const matcher = opened.id;
     let closed = false;
@@ -72,15 +74,17 @@ export class Matchers implements Disposable {
   }
 
   /**
-   * Parses a caller's grammar, in a Worker of its own: the library ends with a wrong one.
+   * Tries a caller's grammar with a vocabulary of bytes, in a Worker of its own: the library ends with a wrong one, or never.
    *
    * @throws {GatedDeltaError} of code `invalid-argument` that says where it is wrong.
    */
   async check(op: string, argument: string, grammar: string): Promise<void> {
     if (this.#checked.has(grammar)) return;
-    const worker = new MatcherWorker(libraryPath(op), { vocabSize: 0, ends: [], textOf: () => "" });
+    const bytes = byteCharacters.length;
+    const worker = new MatcherWorker(libraryPath(op), { vocabSize: bytes + 1, ends: [bytes], textOf: (id) => byteCharacters[id] ?? "" });
     try {
-      await worker.ask({ kind: "check", grammar }, checkLimit);
+      const { id: matcher } = await worker.ask({ kind: "open", grammar }, checkLimit);
+      await worker.ask({ kind: "next", matcher, tokens: [], guesses: [] }, checkLimit);
     } catch (cause) {
       if (!(cause instanceof MatcherFailure)) throw failedError(op, cause);
       throw new GatedDeltaError("invalid-argument", { op, argument, expected: "a grammar in the EBNF of xgrammar", received: cause.message, cause });
@@ -112,19 +116,25 @@ export class Matchers implements Disposable {
 }
 
 /**
- * Where the package is: found from here, or from the working directory for a program in one file.
+ * Where the package is: where modules are found from here, or, for a program in one file, which finds none, in the working directory.
  *
  * @throws {UnsupportedError} that says how to install it.
  */
 export function libraryPath(op: string): string {
-  for (const from of [import.meta.path, `${process.cwd()}/`]) {
+  for (const find of [() => Bun.resolveSync(packageName, import.meta.dir), inWorkingDirectory]) {
     try {
-      return Bun.pathToFileURL(Bun.resolveSync(packageName, from)).href;
+      return find();
     } catch {
       // It may be at the other place.
     }
   }
   throw new UnsupportedError({ op, expected: `the package ${packageName}: \`bun add ${packageName}\``, received: "no such package" });
+}
+
+function inWorkingDirectory(): string {
+  const folder = join(process.cwd(), "node_modules", packageName);
+  const { main } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as { readonly main: string };
+  return join(folder, main);
 }
 
 /** The tokens of a model. Control tokens have no text: a grammar never gives them. */

@@ -1,7 +1,7 @@
 /** Where the thoughts of an answer begin and end, token by token. */
 import type { Tags } from "../text/formats/answer-format.ts";
 
-/** What is known of a tokenizer. */
+/** The tags of thoughts, and the tokens of a model. */
 export interface ReasoningText {
   readonly tags: Tags;
   /** The text of a token, control tokens included. */
@@ -38,6 +38,15 @@ export class Reasoning {
   /** The next token, where it is one of the tag that ends thoughts which are too long. */
   get forced(): number | undefined {
     return this.#inside && this.#count >= this.#most ? this.#text.endTokens[this.#forced] : undefined;
+  }
+
+  /** Whether a token would end thoughts, and go on with more than blank. */
+  endsWithText(token: number): boolean {
+    if (!this.#inside) return false;
+    const { tags: { end }, textOf } = this.#text;
+    const text = this.#tail + textOf(token);
+    const found = text.lastIndexOf(end);
+    return found >= 0 && /\S/.test(text.slice(found + end.length));
   }
 
   /** Takes the next token. */

@@ -1,7 +1,8 @@
 /** The strings and numbers that a schema allows, as automata. */
-import { both, complement, minimal, ofLength, ofTexts } from "./automaton.ts";
+import { both, complement, ofLength, ofTexts } from "./automaton.ts";
 import type { Automaton } from "./automaton.ts";
-import { ExpressionProblem, automatonOf } from "./expression.ts";
+import { automatonOf } from "./expression.ts";
+import { ExpressionProblem } from "./expression-reader.ts";
 import { integersWithin, multiplesOf, numbersWithin } from "./number-range.ts";
 import type { Limits } from "./number-range.ts";
 import { SchemaProblem } from "./schema-problem.ts";
@@ -33,7 +34,7 @@ const formatAutomata = new Map<string, Automaton>();
 
 function ofFormat(source: string): Automaton {
   let found = formatAutomata.get(source);
-  if (found === undefined) formatAutomata.set(source, (found = minimal(automatonOf(source, false))));
+  if (found === undefined) formatAutomata.set(source, (found = automatonOf(source, false)));
   return found;
 }
 

@@ -3,7 +3,9 @@ import { UnsupportedError } from "../../errors.ts";
 import { configError, unsupportedValue } from "../../checkpoint/config-errors.ts";
 import type { ConfigPlace } from "../../checkpoint/config-errors.ts";
 import { parseMixers } from "../../checkpoint/mixer-config.ts";
-import type { LayerType } from "../model-config.ts";
+import type { Checked } from "../../arguments/schemas.ts";
+import type { expertsSchema } from "../config-schemas.ts";
+import type { ExpertsConfig, LayerType } from "../model-config.ts";
 import type { ConfigParts, ParsedConfig } from "./family.ts";
 
 /**
@@ -26,6 +28,26 @@ export function layersOf(parts: ConfigParts, count: number, place: ConfigPlace):
     throw new UnsupportedError({ op: place.op, argument, expected: "a model with linear_attention layers", received: "none of them" });
   }
   return { layers, mixer };
+}
+
+/**
+ * The experts of a model.
+ *
+ * @param normalized see {@link ExpertsConfig.normalized}.
+ * @param layers those with experts; undefined is returned if there are none.
+ */
+export function expertsOf(data: Checked<typeof expertsSchema>, normalized: boolean, layers: readonly number[], place: ConfigPlace): ExpertsConfig | undefined {
+  const { num_experts: count, num_experts_per_tok: perToken } = data;
+  if (perToken > count) throw configError(place, "num_experts_per_tok", `at most num_experts (${count})`, String(perToken));
+  if (layers.length === 0) return undefined;
+  return {
+    count,
+    perToken,
+    intermediateSize: data.moe_intermediate_size,
+    sharedIntermediateSize: data.shared_expert_intermediate_size,
+    normalized,
+    layers,
+  };
 }
 
 /** Values of `tie_word_embeddings`, the outermost first. */

@@ -10,7 +10,7 @@ import type { WeightForm } from "../../native/options.ts";
 import type { Op } from "../../ops/op.ts";
 import type { Tensor } from "../../tensor/tensor.ts";
 import type { LayerType, ModelConfig } from "../model-config.ts";
-import type { AttentionWeights, Mlp } from "../model-weights.ts";
+import type { AttentionWeights, WithMlp, Mlp } from "../model-weights.ts";
 
 /** A configuration without two values that also depend on the checkpoint. */
 export type ParsedConfig = Omit<ModelConfig, "tied" | "eosTokens"> & {
@@ -22,7 +22,7 @@ export type ParsedConfig = Omit<ModelConfig, "tied" | "eosTokens"> & {
 export type ConfigParts = readonly [Record<string, unknown>, ...Record<string, unknown>[]];
 
 /** A family of models, whose layers have weights of the type `Layer`. */
-export interface Family<Layer = unknown> {
+export interface Family<Layer extends WithMlp = WithMlp> {
   /** Its name in {@link ModelConfig.family}: a `model_type` of transformers. */
   readonly name: string;
   /** Its name in messages, with an article. */
@@ -44,8 +44,8 @@ export interface Family<Layer = unknown> {
   normForm(loader: TensorLoader, root: string, config: ParsedConfig, pause: () => Promise<void>): Promise<WeightForm>;
   /** The prefix of the names of a layer's Gated DeltaNet, given the `prefix` of the layer's names. */
   mixerPrefix(source: TensorSource, prefix: string): string;
-  /** Looks up the weights of a layer, except for those of its Gated DeltaNet. */
-  layer(loader: TensorLoader, prefix: string, config: ParsedConfig, type: LayerType): Layer;
+  /** Looks up the weights of the layer `index`, except for those of its Gated DeltaNet. */
+  layer(loader: TensorLoader, prefix: string, config: ParsedConfig, type: LayerType, index: number): Layer;
   /** The ops of a layer, which change {@link LayerPass.hidden} in place. */
   ops(layer: Layer, pass: LayerPass): Op[];
 }

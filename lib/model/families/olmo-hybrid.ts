@@ -56,6 +56,7 @@ export const olmoHybrid: Family<OlmoHybridLayer> = {
     attn_output_gate: ofOthers(false),
     linear_use_gate: { only: [true], why: "the mixers' norm has a gate" },
     clip_qkv: ofOthers(),
+    linear_value_head_order: ofOthers("block"),
     linear_allow_neg_eigval: "computed",
   },
 
@@ -89,7 +90,7 @@ export const olmoHybrid: Family<OlmoHybridLayer> = {
   mixerPrefix: (source, prefix) => prefix + (source.has(`${prefix}mixer.A_log`) ? "mixer." : "linear_attn."),
 
   layer(loader, prefix, config, type) {
-    const mlp = denseMlp(loader, `${prefix}mlp.`, config);
+    const mlp = denseMlp(loader, `${prefix}mlp.`, config.hiddenSize, config.intermediateSize);
     const norm = (...names: [string, string?]) => normOf(loader, prefix, names, config.hiddenSize);
     if (type === "gatedDelta") {
       return {

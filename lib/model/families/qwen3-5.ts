@@ -1,141 +1,21 @@
-/**
- * Dense Qwen3.5 text models (transformers, `modeling_qwen3_5.py`, `configuration_qwen3_5.py`). Each layer:
- *
- *     h = h + mixing(norm(h))                    a Gated DeltaNet, or attention with a gated output
- *     h = h + down(silu(gate(n)) · up(n)),       n = norm(h)
- */
+/** Dense Qwen3.5 text models (transformers, `modeling_qwen3_5.py`, `configuration_qwen3_5.py`). */
 import { lazily } from "../../arguments/schemas.ts";
-import type { Checked } from "../../arguments/schemas.ts";
-import { FileError } from "../../errors.ts";
-import { configError, parsed, unsupportedValue } from "../../checkpoint/config-errors.ts";
-import { isRecord } from "../../checkpoint/json.ts";
-import type { ConfigPlace } from "../../checkpoint/config-errors.ts";
-import { computed, modelSettings, refuseRotation } from "../../checkpoint/config-settings.ts";
-import { sizes } from "../../checkpoint/mixer-schemas.ts";
-import type { TensorLoader } from "../../checkpoint/tensor-loader.ts";
-import type { WeightForm } from "../../native/options.ts";
-import type { Tensor } from "../../tensor/tensor.ts";
-import { modelKeys, rotation } from "../config-schemas.ts";
-import type { AttentionConfig } from "../model-config.ts";
-import type { AttentionWeights, Mlp } from "../model-weights.ts";
-import { expectHeads, layersOf, tiedOf } from "./config-parts.ts";
-import type { ConfigParts, Family, ParsedConfig } from "./family.ts";
-import { attentionWeights, denseMlp } from "./weights.ts";
+import { parsed } from "../../checkpoint/config-errors.ts";
+import type { Family } from "./family.ts";
+import { parseQwen, qwenKeys, qwenLayers, qwenSettings } from "./qwen-layers.ts";
+import type { QwenLayer } from "./qwen-layers.ts";
 
-const schema = lazily(({ z }) => {
-  const { heads, headDim, flag } = sizes();
-  return z.object({
-    ...modelKeys(),
-    num_key_value_heads: heads,
-    head_dim: headDim.nullish(),
-    attn_output_gate: flag,
-    rope_scaling: rotation(),
-  });
-});
+const schema = lazily(({ z }) => z.object(qwenKeys()));
 
-/** The weights of a layer, except for those of its Gated DeltaNet. */
-export interface Qwen35Layer {
-  /** `[hidden]`: before the mixing. */
-  readonly inputNorm: Tensor;
-  /** `[hidden]`: before the MLP. */
-  readonly postNorm: Tensor;
-  readonly attention: AttentionWeights | undefined;
-  readonly mlp: Mlp;
-}
-
-export const qwen35: Family<Qwen35Layer> = {
+export const qwen35: Family<QwenLayer> = {
+  ...qwenLayers,
   name: "qwen3_5",
   title: "a dense Qwen3.5 text model",
   modelTypes: ["qwen3_5", "qwen3_5_text"],
-  elsewhere: /^(?:model\.|language_model\.)*(?:visual|vision_tower|mtp)\./,
-
-  settings: {
-    ...modelSettings,
-    ...computed("full_attention_interval", "rope_scaling", "partial_rotary_factor"),
-    attn_output_gate: { only: [true], why: "attention's output has a gate" },
-    output_gate_type: { harmless: "transformers' Qwen3.5 always has SiLU" },
-  },
+  settings: { ...qwenSettings, output_gate_type: { harmless: "transformers' Qwen3.5 always has SiLU" } },
 
   parse(parts, place) {
     const data = parsed(schema(), parts[0], place);
-    const layers = layersOf(parts, data.num_hidden_layers, place);
-    const { num_attention_heads: queryHeads, num_key_value_heads: kvHeads } = data;
-    expectHeads(queryHeads, kvHeads, place);
-    return {
-      family: "qwen3_5",
-      hiddenSize: data.hidden_size,
-      intermediateSize: data.intermediate_size,
-      vocabSize: data.vocab_size,
-      normEps: data.rms_norm_eps ?? 1e-6,
-      maxPositions: data.max_position_embeddings,
-      attention: { heads: queryHeads, kvHeads, gated: true, norm: "head", ...rotationOf(parts, data, place) },
-      ...layers,
-      tied: tiedOf(parts),
-    };
-  },
-
-  normForm,
-  mixerPrefix: (_, prefix) => `${prefix}linear_attn.`,
-
-  layer: (loader, prefix, config, type) => ({
-    inputNorm: loader.tensor(`${prefix}input_layernorm.weight`, [config.hiddenSize]),
-    postNorm: loader.tensor(`${prefix}post_attention_layernorm.weight`, [config.hiddenSize]),
-    mlp: denseMlp(loader, `${prefix}mlp.`, config),
-    attention: type === "attention" ? attentionWeights(loader, `${prefix}self_attn.`, config) : undefined,
-  }),
-
-  ops({ inputNorm, postNorm, attention, mlp }, pass) {
-    const { hidden, normed } = pass;
-    const part = { x: normed, residual: hidden, out: hidden };
-    return [
-      pass.norm(hidden, inputNorm, normed),
-      ...(attention === undefined ? pass.mix(part) : pass.attend(attention, part)),
-      pass.norm(hidden, postNorm, normed),
-      ...pass.mlp(mlp, part),
-    ];
+    return { ...parseQwen(parts, data, place), family: "qwen3_5", intermediateSize: data.intermediate_size };
   },
 };
-
-/** The heads' length and rotation, which transformers reads from `rope_scaling` and mlx-lm from `rope_parameters`. */
-function rotationOf(parts: ConfigParts, data: Checked<typeof schema>, place: ConfigPlace): Pick<AttentionConfig, "headDim" | "rotaryDim" | "ropeTheta"> {
-  const headDim = data.head_dim ?? 256;
-  const all = parts.flatMap((part) => ["rope_parameters", "rope_scaling"].map((key) => [key, part[key]] as const));
-  const given = all.filter(([, one]) => one !== undefined && one !== null && !(isRecord(one) && Object.keys(one).length === 0));
-  for (const [key, one] of given) refuseRotation(one, place, key);
-  const [first = {}, ...others] = given.map(([, one]) => one as { rope_theta?: unknown; partial_rotary_factor?: unknown });
-  const thetaOf = (one: typeof first) => one.rope_theta ?? data.rope_theta;
-  const factorOf = (one: typeof first) => one.partial_rotary_factor ?? data.partial_rotary_factor ?? 0.25;
-  const [theta, factor] = [thetaOf(first), factorOf(first)];
-  if (typeof theta !== "number") throw configError(place, "rope_parameters.rope_theta", "a number above 1", "none");
-  const other = others.findIndex((one) => thetaOf(one) !== theta || factorOf(one) !== factor);
-  if (other >= 0) throw unsupportedValue(place, given[other + 1]![0], `the rotation of ${given[0]![0]}`, given[other + 1]![1]);
-  const rotaryDim = Math.floor(headDim * (factor as number));
-  if (rotaryDim % 2 !== 0) {
-    throw configError(place, "rope_parameters.partial_rotary_factor", `a fraction that makes an even number of ${headDim} dimensions`, String(factor));
-  }
-  return { headDim, rotaryDim, ropeTheta: theta };
-}
-
-/**
- * The stored form of norms: transformers stores a number to add to 1, mlx-lm the sum. mlx-lm adds 1 exactly when it moves the axes
- * of the convolutions (mlx_lm/models/qwen3_5.py, `sanitize`), so these tell which.
- */
-async function normForm(
-  { source, op }: TensorLoader,
-  root: string,
-  { layers, mixer: { convWidth } }: ParsedConfig,
-  pause: () => Promise<void>,
-): Promise<WeightForm> {
-  const found = new Set<WeightForm>();
-  for (const [layer, type] of layers.entries()) {
-    const name = `${root}layers.${layer}.linear_attn.conv1d.weight`;
-    if (type !== "gatedDelta" || !source.has(name)) continue;
-    const { shape } = source.info(name);
-    found.add(shape.length === 3 && shape[1] === convWidth && shape[2] === 1 ? "weight" : "one-plus-weight");
-    await pause(); // each layer may be in another file, which has to be opened
-  }
-  const [form = "one-plus-weight", other] = found;
-  if (other === undefined) return form;
-  const expected = "conv1d.weight with its axes in one order in all layers";
-  throw new FileError(source.path, { op, expected, received: "both that of transformers and that of mlx-lm" });
-}

@@ -1,16 +1,68 @@
 /** Parts of layers under the most common names. */
+import { FileError } from "../../errors.ts";
 import type { TensorLoader } from "../../checkpoint/tensor-loader.ts";
-import type { AttentionWeights, Mlp } from "../model-weights.ts";
+import type { ExpertsConfig } from "../model-config.ts";
+import type { AttentionWeights, DenseMlp, Mixture, Mlp } from "../model-weights.ts";
 import type { ParsedConfig } from "./family.ts";
 
-/** An MLP whose names begin with `prefix`. */
-export function denseMlp(loader: TensorLoader, prefix: string, { hiddenSize: hidden, intermediateSize: wide }: ParsedConfig): Mlp {
+/** The MLP of a layer, whose names begin with `prefix`: a mixture if the configuration says so. */
+export function mlpWeights(loader: TensorLoader, prefix: string, { hiddenSize, intermediateSize, experts }: ParsedConfig, layer: number): Mlp {
+  return experts?.layers.includes(layer) ? mixture(loader, prefix, hiddenSize, experts) : denseMlp(loader, prefix, hiddenSize, intermediateSize);
+}
+
+/** A dense MLP. */
+export function denseMlp(loader: TensorLoader, prefix: string, hidden: number, wide: number): DenseMlp {
   return {
     kind: "dense",
     gate: loader.matrix(`${prefix}gate_proj`, wide, hidden),
     up: loader.matrix(`${prefix}up_proj`, wide, hidden),
     down: loader.matrix(`${prefix}down_proj`, hidden, wide),
   };
+}
+
+function mixture(loader: TensorLoader, prefix: string, hidden: number, experts: ExpertsConfig): Mixture {
+  return {
+    kind: "experts",
+    router: loader.matrix(`${prefix}gate`, experts.count, hidden),
+    ...expertWeights(loader, prefix, hidden, experts),
+    shared: denseMlp(loader, `${prefix}shared_expert.`, hidden, experts.sharedIntermediateSize),
+    sharedGate: loader.matrix(`${prefix}shared_expert_gate`, 1, hidden),
+  };
+}
+
+/**
+ * The experts, in one of three forms: two tensors of all, as released (transformers, `Qwen3_5MoeExperts`); a matrix each, as
+ * transformers saves them (`conversion_mapping.py`, `qwen2_moe`); or three tensors of all, as mlx-lm converts them
+ * (`models/switch_layers.py`, `SwitchGLU`).
+ */
+function expertWeights(loader: TensorLoader, prefix: string, hidden: number, { count, intermediateSize: wide }: ExpertsConfig): Pick<Mixture, "gateUp" | "down"> {
+  const { source, op } = loader;
+  const names = source.namesWithPrefix(`${prefix}experts.`);
+  const fused = [`${prefix}experts.gate_up_proj`, `${prefix}experts.down_proj`] as const;
+  const stacked = `${prefix}switch_mlp.`;
+  const forms = {
+    fused: names.find((name) => name === fused[0] || name === fused[1]),
+    each: names.find((name) => /^\d/.test(name.slice(`${prefix}experts.`.length))),
+    stacked: source.namesWithPrefix(stacked)[0],
+  };
+  const found = Object.values(forms).filter((name) => name !== undefined);
+  if (found.length !== 1) {
+    const expected = `experts in one form: ${fused[0]}, ${prefix}experts.0.gate_proj.weight or ${stacked}gate_proj.weight`;
+    throw new FileError(source.path, { op, expected, received: found.join(" and ") || "none of them" });
+  }
+  if (forms.fused !== undefined) {
+    return { gateUp: [loader.floatMatrices(fused[0], [count, 2 * wide, hidden])], down: loader.floatMatrices(fused[1], [count, hidden, wide]) };
+  }
+  if (forms.stacked !== undefined) {
+    // Some GGUF files have an expert's gate and then its up in one tensor.
+    const both = source.has(`${stacked}gate_up_proj.weight`);
+    return {
+      gateUp: both ? [loader.matrices(`${stacked}gate_up_proj`, count, 2 * wide, hidden)] : ["gate_proj", "up_proj"].map((part) => loader.matrices(stacked + part, count, wide, hidden)),
+      down: loader.matrices(`${stacked}down_proj`, count, hidden, wide),
+    };
+  }
+  const modules = (...parts: readonly string[]) => Array.from({ length: count }, (_, expert) => parts.map((part) => `${prefix}experts.${expert}.${part}`));
+  return { gateUp: [loader.joined(modules("gate_proj", "up_proj"), wide, hidden)], down: loader.joined(modules("down_proj"), hidden, wide) };
 }
 
 /** Attention whose names begin with `prefix`. */

@@ -1,7 +1,6 @@
 /** The tensors of a model in its files, from which its identity is computed. */
 import { placeOf } from "../../checkpoint/open-checkpoint.ts";
-import type { SafetensorsDType } from "../../checkpoint/dtypes.ts";
-import type { FileOrigin } from "../../checkpoint/safetensors-file.ts";
+import type { FileOrigin } from "../../checkpoint/file-tensors.ts";
 import type { FileStamp } from "../../checkpoint/file-stamp.ts";
 import type { TensorSource } from "../../checkpoint/source.ts";
 
@@ -18,7 +17,8 @@ export interface StoredFile {
 /** A tensor that a model has read. */
 export interface StoredTensor {
   readonly name: string;
-  readonly dtype: SafetensorsDType;
+  /** A dtype of safetensors, or the format of blocks. */
+  readonly dtype: string;
   readonly shape: readonly number[];
   readonly bytes: number;
   readonly file: StoredFile;
@@ -34,10 +34,10 @@ export interface StoredTensor {
 export function storedTensors(source: TensorSource, wasRead: (name: string) => boolean): StoredTensor[] {
   const files = new Map<FileOrigin, StoredFile>();
   return source.names.filter(wasRead).sort().map((name) => {
-    const { dtype, shape, bytes } = source.info(name);
+    const { dtype, weightFormat, shape, bytes } = source.info(name);
     const { file: origin, position } = placeOf(source, name);
     let file = files.get(origin);
     if (file === undefined) files.set(origin, (file = { path: origin.path, stamp: origin.stamp, changedMeanwhile: !origin.unchanged() }));
-    return { name, dtype, shape, bytes, file, position };
+    return { name, dtype: weightFormat ?? dtype, shape, bytes, file, position };
   });
 }

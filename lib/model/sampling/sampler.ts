@@ -164,8 +164,16 @@ function gather(row: Logits, allowed: Int32Array, ids: Int32Array, logits: Float
   let count = 0;
   for (let word = 0; word < words; word++) {
     let bits = allowed[word]!;
+    const first = word * 32;
+    if (bits === -1 && first + 32 <= row.length) {
+      for (let id = first; id < first + 32; id++) {
+        ids[count] = id;
+        logits[count++] = row[id]!;
+      }
+      continue;
+    }
     while (bits !== 0) {
-      const id = word * 32 + 31 - Math.clz32(bits & -bits);
+      const id = first + 31 - Math.clz32(bits & -bits);
       bits &= bits - 1;
       if (id >= row.length) break;
       ids[count] = id;

@@ -66,7 +66,7 @@ export interface SamplingOptions {
    */
   readonly logitBias?: Readonly<Record<number, number>> | ReadonlyMap<number, number> | undefined;
   /**
-   * Functions that change logits, called in order and once for each position. What they throw ends the generation. A token should
+   * Functions that change logits, called in order and once for each position. An error that one throws ends the generation. A token should
    * depend on nothing but their arguments: with {@link GenerateOptions.drafts} they are called for tokens that you have not received
    * yet. @default none
    */

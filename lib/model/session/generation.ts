@@ -143,7 +143,7 @@ export class Generation {
     const drafts = guesses.length === 0 ? guesses : await this.#unlessAborted(this.#guide.after(guesses));
     let waiting: Float32Array | undefined;
     const take = ({ logits: row }: RunResult): void => {
-      // What may come is found out while the model runs, and may take longer.
+      // Masks are made while the model runs, and may take longer.
       if (this.#guide.ready) this.#take(row);
       else waiting = row.slice();
     };
@@ -191,7 +191,7 @@ export class Generation {
     }
     let token: number;
     try {
-      token = this.#guide.forced ?? this.#sampler.choose(logits, position, position < this.#least ? this.#unended : this.#guide.barred());
+      token = this.#guide.forced ?? this.#select(logits, position);
     } catch (error) {
       if (this.#chosen.length === 0) {
         of.logits = logits.slice();
@@ -204,6 +204,16 @@ export class Generation {
     this.#guide.chose(token);
     this.#chosen.push({ token, ...this.#logprobsOf(logits, token) });
     return token;
+  }
+
+  #select(logits: Float32Array, position: number): number {
+    const barred = position < this.#least ? this.#unended : this.#guide.barred();
+    const refused = new Set<number>();
+    for (;;) {
+      const token = this.#sampler.choose(logits, position, refused.size === 0 ? barred : { ...barred, without: refused, by: "the constraint" });
+      if (!this.#guide.refuses(token)) return token;
+      refused.add(token);
+    }
   }
 
   #logprobsOf(logits: Float32Array, token: number): Omit<Chosen, "token"> {

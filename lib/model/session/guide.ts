@@ -1,4 +1,4 @@
-/** What decides, besides the sampler, which tokens of an answer may come: the end of thoughts that are too long, and a constraint. */
+/** Decides, in addition to the sampler, which tokens of an answer may come: it ends thoughts that are too long, and keeps a constraint. */
 import { invalid } from "../../arguments/checks.ts";
 import { UnsupportedError } from "../../errors.ts";
 import { Constraint } from "../constraints/constraint.ts";
@@ -78,7 +78,7 @@ export class Guide {
     await this.#constraint!.arrived();
   }
 
-  /** Waits until it is known what may come next and after guesses. Returns the guesses that may come. */
+  /** Waits until it is known which tokens may come next and after guesses. Returns the guesses that may come. */
   async after(guesses: readonly number[]): Promise<readonly number[]> {
     if (this.#constrained) return await this.#constraint!.after(guesses);
     if (this.#reasoning === undefined || guesses.length === 0) return guesses;
@@ -91,7 +91,7 @@ export class Guide {
       ahead.next(guess);
       usable.push(guess);
       if (this.#constraint !== undefined && wasInside && !ahead.inside) {
-        // What comes after the last guess is the beginning of the grammar.
+        // After the end of thoughts the grammar begins, which has no masks yet.
         usable.pop();
         break;
       }
@@ -99,9 +99,14 @@ export class Guide {
     return usable;
   }
 
-  /** What can't come next. */
+  /** The tokens that can't come next. */
   barred(): Barred | undefined {
     return this.#constrained ? this.#constraint!.barred() : undefined;
+  }
+
+  /** Whether a token ends thoughts and has text of the answer, too, which no constraint would see. */
+  refuses(token: number): boolean {
+    return this.#constraint !== undefined && this.#reasoning?.endsWithText(token) === true;
   }
 
   /** Takes the next token of the answer. */

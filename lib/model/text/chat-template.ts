@@ -6,12 +6,14 @@ import { invalid } from "../../arguments/checks.ts";
 import { checkOptions } from "../../arguments/options.ts";
 import { reading } from "../../arguments/reading.ts";
 import { FileError, GatedDeltaError, describe } from "../../errors.ts";
+import { findGguf } from "../../checkpoint/gguf/find-gguf.ts";
 import { isRecord } from "../../checkpoint/json.ts";
 import type { JsonObject } from "../../checkpoint/json.ts";
 import { isKnownRole, plain, readMessages } from "./chat-messages.ts";
 import type { ChatMessage } from "./chat-messages.ts";
 import type { AnswerFormat } from "./formats/answer-format.ts";
 import { formatOf } from "./formats/known-formats.ts";
+import { readGgufTemplates } from "./gguf-text.ts";
 import { BudgetError, largestTemplate, longestBlank } from "./jinja/budget.ts";
 import { parse, render } from "./jinja/interpreter.ts";
 import type { Program } from "./jinja/interpreter.ts";
@@ -47,7 +49,7 @@ export let templateSource: (template: ChatTemplate, name: string) => string | un
 
 /**
  * A model's chat templates, which write a conversation as one text. They are Jinja, in the folder's `chat_template.jinja`,
- * or else in its `tokenizer_config.json`, as one text or as a list of named ones.
+ * or else in its `tokenizer_config.json`, as one text or as a list of named ones; or in the metadata of its GGUF file.
  */
 export class ChatTemplate {
   /** The file that they came from. */
@@ -70,13 +72,15 @@ export class ChatTemplate {
   }
 
   /**
-   * Reads the templates of a folder.
+   * Reads the templates of a folder or a GGUF file.
    *
    * @returns undefined if it has none.
    * @throws {FileError} for damaged files; templates are parsed on first use.
    */
   static load(folder: string): ChatTemplate | undefined {
     const op = "ChatTemplate.load";
+    const gguf = findGguf(folder);
+    if (gguf !== undefined) return ChatTemplate.#of(op, gguf, readGgufTemplates(op, gguf));
     const configPath = join(folder, "tokenizer_config.json");
     const config = readObject(op, configPath, "a tokenizer's configuration") ?? {};
     const path = join(folder, "chat_template.jinja");
@@ -84,9 +88,12 @@ export class ChatTemplate {
     const bytes = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
     if (bytes > 3 * largestTemplate) throw new FileError(path, { op, expected: `a chat template of at most ${largestTemplate} characters`, received: `${bytes} bytes` });
     const text = readText(op, path, "a chat template");
-    const sources = text !== undefined ? new Map([["default", text]]) : templatesOf(op, configPath, config["chat_template"]);
-    if (sources.size === 0) return undefined;
-    return new ChatTemplate(maker, text !== undefined ? path : configPath, sources, specialTokensOf(config));
+    return text === undefined ? ChatTemplate.#of(op, configPath, config) : new ChatTemplate(maker, path, new Map([["default", text]]), specialTokensOf(config));
+  }
+
+  static #of(op: string, path: string, config: JsonObject): ChatTemplate | undefined {
+    const sources = templatesOf(op, path, config["chat_template"]);
+    return sources.size === 0 ? undefined : new ChatTemplate(maker, path, sources, specialTokensOf(config));
   }
 
   /** Names of the templates. */

@@ -1,23 +1,22 @@
-import { existsSync } from "node:fs";
-import { join } from "node:path";
 import { UnsupportedError } from "../../errors.ts";
 import { ChatTemplate } from "./chat-template.ts";
 import type { ChatMessage, ChatOptions } from "./chat-template.ts";
-import { Tokenizer } from "./tokenizer.ts";
+import { Tokenizer, hasTokenizer } from "./tokenizer.ts";
 import type { EncodeOptions } from "./tokenizer.ts";
 import type { VocabularyLimits } from "./vocabulary.ts";
 
 /**
- * A model's tokenizer and chat templates, each read from its folder on first use. A model without them works on token ids.
+ * A model's tokenizer and chat templates, each read from its folder or its GGUF file on first use. A model without them works on token ids.
  *
  * Reading a tokenizer of 250 thousand tokens blocks the thread for about a second, because parsing the file and building the
  * tables of `@huggingface/tokenizers` are single calls. So a server should read {@link tokenizer} once before it takes
  * requests. Programs that work on token ids never read it.
  */
 export class ModelText {
-  /** The folder. */
+  /** The folder, or the GGUF file. */
   readonly folder: string;
   readonly #limits: VocabularyLimits;
+  #found = false;
   #tokenizer: Tokenizer | undefined;
   #template: ChatTemplate | undefined;
 
@@ -28,7 +27,7 @@ export class ModelText {
 
   /** Whether the folder has a tokenizer. It is not read. */
   get hasTokenizer(): boolean {
-    return this.#tokenizer !== undefined || existsSync(join(this.folder, "tokenizer.json"));
+    return (this.#found ||= this.#tokenizer !== undefined || hasTokenizer(this.folder));
   }
 
   /**
@@ -40,7 +39,7 @@ export class ModelText {
     const found = (this.#tokenizer ??= Tokenizer.load(this.folder, this.#limits));
     if (found !== undefined) return found;
     const received = `none in ${this.folder}: pass and read token ids instead`;
-    throw new UnsupportedError({ op: "model.text", expected: "a tokenizer.json", received });
+    throw new UnsupportedError({ op: "model.text", expected: "a tokenizer.json, or a GGUF file with a tokenizer", received });
   }
 
   /**
@@ -51,8 +50,8 @@ export class ModelText {
   get template(): ChatTemplate {
     const found = (this.#template ??= ChatTemplate.load(this.folder));
     if (found !== undefined) return found;
-    const expected = "a chat_template.jinja, or a chat_template in tokenizer_config.json";
-    throw new UnsupportedError({ op: "model.text", expected, received: `neither in ${this.folder}` });
+    const expected = "a chat_template.jinja, or a chat_template in tokenizer_config.json or a GGUF file";
+    throw new UnsupportedError({ op: "model.text", expected, received: `none in ${this.folder}` });
   }
 
   /**

@@ -2,6 +2,7 @@
 import { FileError, describe } from "../../errors.ts";
 import { existsSync, statSync } from "node:fs";
 import { dirname } from "node:path";
+import { findGguf } from "../../checkpoint/gguf/find-gguf.ts";
 import { isRecord } from "../../checkpoint/json.ts";
 import type { JsonObject } from "../../checkpoint/json.ts";
 import { readWhole } from "../../checkpoint/regular-file.ts";
@@ -9,8 +10,10 @@ import { readWhole } from "../../checkpoint/regular-file.ts";
 /** In bytes; the largest published tokenizers have about thirty million. */
 const largestFile = 256 * 1024 * 1024;
 
-/** The folder of a model's text files: the path itself, or the folder of the checkpoint file that it names. */
+/** Where a model's text is: a GGUF file, the folder at the path itself, or the folder of the checkpoint file that it names. */
 export function folderOf(path: string): string {
+  const gguf = findGguf(path);
+  if (gguf !== undefined) return gguf;
   return statSync(path, { throwIfNoEntry: false })?.isFile() === true ? dirname(path) : path;
 }
 

@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { expectMaker, maker } from "../../arguments/made.ts";
 import type { Maker } from "../../arguments/made.ts";
@@ -5,12 +6,15 @@ import { membersOf } from "../../arguments/members.ts";
 import { asArray, reading } from "../../arguments/reading.ts";
 import { asInteger, invalid, largestIndex } from "../../arguments/checks.ts";
 import { FileError, describe } from "../../errors.ts";
+import { findGguf } from "../../checkpoint/gguf/find-gguf.ts";
 import { isRecord } from "../../checkpoint/json.ts";
+import type { JsonObject } from "../../checkpoint/json.ts";
 import { bytesOfToken } from "./byte-level.ts";
 import { Detokenizer } from "./detokenizer.ts";
 import { Encoder } from "./encoder.ts";
 import { ExpressionError } from "./expression-worker.ts";
 import { checkExpressions } from "./expressions.ts";
+import { ggufHasTokenizer, readGgufTokenizer } from "./gguf-text.ts";
 import type { TextPiece } from "./jinja/origin.ts";
 import { readObject } from "./text-files.ts";
 import { readVocabulary } from "./vocabulary.ts";
@@ -47,7 +51,7 @@ export interface TokenBytes {
 /** The bytes of a tokenizer's tokens. */
 export let tokenBytes: (tokenizer: Tokenizer) => TokenBytes;
 
-/** The tokenizer of a model: byte-level BPE, from the `tokenizer.json` of its folder. */
+/** The tokenizer of a model: byte-level BPE, from the `tokenizer.json` of its folder or the metadata of its GGUF file. */
 export class Tokenizer {
   /** The file that it came from. */
   readonly path: string;
@@ -69,18 +73,17 @@ export class Tokenizer {
   }
 
   /**
-   * Reads the tokenizer of a folder. Parsing the file and building its tables takes about a second for 250 thousand tokens.
+   * Reads the tokenizer of a folder or a GGUF file. Parsing the file and building its tables takes about a second for 250 thousand tokens.
    *
-   * @returns undefined if the folder has no `tokenizer.json`.
+   * @returns undefined if the folder has no `tokenizer.json`, or the file no tokens.
    * @throws {FileError} if it is damaged, or disagrees with the model's vocabulary; `UnsupportedError` for
    *   tokenizers other than byte-level BPE.
    */
   static load(folder: string, limits: VocabularyLimits): Tokenizer | undefined {
     const op = "Tokenizer.load";
-    const path = join(folder, "tokenizer.json");
-    const json = readObject(op, path, "a tokenizer");
-    if (json === undefined) return undefined;
-    const config = readObject(op, join(folder, "tokenizer_config.json"), "a tokenizer's configuration") ?? {};
+    const found = readTokenizer(op, folder, limits.vocabSize);
+    if (found === undefined) return undefined;
+    const { path, json, config } = found;
     const vocabulary = readVocabulary(op, path, json, limits);
     checkExpressions(op, path, [json["pre_tokenizer"], json["normalizer"]]);
     let encoder: Encoder;
@@ -172,6 +175,24 @@ export class Tokenizer {
     if (token === undefined || (!specialTokens && special.has(id))) return undefined;
     return added.has(id) ? new TextEncoder().encode(token) : bytesOfToken(token);
   }
+}
+
+/** Whether a folder or a GGUF file has a tokenizer, which is not read. */
+export function hasTokenizer(folder: string): boolean {
+  const gguf = findGguf(folder);
+  return gguf === undefined ? existsSync(join(folder, "tokenizer.json")) : ggufHasTokenizer(gguf);
+}
+
+/** The parsed `tokenizer.json` and `tokenizer_config.json`, or what a GGUF file has in their place. */
+function readTokenizer(op: string, folder: string, vocabSize: number): { readonly path: string; readonly json: JsonObject; readonly config: JsonObject } | undefined {
+  const gguf = findGguf(folder);
+  if (gguf !== undefined) {
+    const found = readGgufTokenizer(op, gguf, vocabSize);
+    return found && { path: gguf, ...found };
+  }
+  const path = join(folder, "tokenizer.json");
+  const json = readObject(op, path, "a tokenizer");
+  return json && { path, json, config: readObject(op, join(folder, "tokenizer_config.json"), "a tokenizer's configuration") ?? {} };
 }
 
 function readPieces(op: string, value: unknown): TextPiece[] {

@@ -209,6 +209,37 @@ _Static_assert(offsetof(gd_attention, page_table) == 856, "gd_attention.page_tab
 _Static_assert(offsetof(gd_attention, past_tokens) == 888, "gd_attention.past_tokens");
 _Static_assert(offsetof(gd_attention, positions) == 920, "gd_attention.positions");
 
+_Static_assert(sizeof(gd_route) == 280 && _Alignof(gd_route) == 8, "gd_route");
+_Static_assert(offsetof(gd_route, size) == 0, "gd_route.size");
+_Static_assert(offsetof(gd_route, version) == 4, "gd_route.version");
+_Static_assert(offsetof(gd_route, normalize) == 8, "gd_route.normalize");
+_Static_assert(offsetof(gd_route, reserved) == 12, "gd_route.reserved");
+_Static_assert(offsetof(gd_route, logits) == 16, "gd_route.logits");
+_Static_assert(offsetof(gd_route, ids) == 104, "gd_route.ids");
+_Static_assert(offsetof(gd_route, weights) == 192, "gd_route.weights");
+
+_Static_assert(sizeof(gd_expert_linear) == 544 && _Alignof(gd_expert_linear) == 8, "gd_expert_linear");
+_Static_assert(offsetof(gd_expert_linear, size) == 0, "gd_expert_linear.size");
+_Static_assert(offsetof(gd_expert_linear, version) == 4, "gd_expert_linear.version");
+_Static_assert(offsetof(gd_expert_linear, weight_format) == 8, "gd_expert_linear.weight_format");
+_Static_assert(offsetof(gd_expert_linear, reserved) == 12, "gd_expert_linear.reserved");
+_Static_assert(offsetof(gd_expert_linear, x) == 16, "gd_expert_linear.x");
+_Static_assert(offsetof(gd_expert_linear, weight) == 104, "gd_expert_linear.weight");
+_Static_assert(offsetof(gd_expert_linear, scales) == 192, "gd_expert_linear.scales");
+_Static_assert(offsetof(gd_expert_linear, biases) == 280, "gd_expert_linear.biases");
+_Static_assert(offsetof(gd_expert_linear, ids) == 368, "gd_expert_linear.ids");
+_Static_assert(offsetof(gd_expert_linear, out) == 456, "gd_expert_linear.out");
+
+_Static_assert(sizeof(gd_combine_experts) == 536 && _Alignof(gd_combine_experts) == 8, "gd_combine_experts");
+_Static_assert(offsetof(gd_combine_experts, size) == 0, "gd_combine_experts.size");
+_Static_assert(offsetof(gd_combine_experts, version) == 4, "gd_combine_experts.version");
+_Static_assert(offsetof(gd_combine_experts, experts) == 8, "gd_combine_experts.experts");
+_Static_assert(offsetof(gd_combine_experts, weights) == 96, "gd_combine_experts.weights");
+_Static_assert(offsetof(gd_combine_experts, shared) == 184, "gd_combine_experts.shared");
+_Static_assert(offsetof(gd_combine_experts, shared_gate) == 272, "gd_combine_experts.shared_gate");
+_Static_assert(offsetof(gd_combine_experts, residual) == 360, "gd_combine_experts.residual");
+_Static_assert(offsetof(gd_combine_experts, out) == 448, "gd_combine_experts.out");
+
 _Static_assert(sizeof(gd_copy_slots) == 160 && _Alignof(gd_copy_slots) == 8, "gd_copy_slots");
 _Static_assert(offsetof(gd_copy_slots, size) == 0, "gd_copy_slots.size");
 _Static_assert(offsetof(gd_copy_slots, version) == 4, "gd_copy_slots.version");

@@ -16,6 +16,9 @@ final class Executor {
   private let staging = Staging()
   private let otherStaging = Staging()
   let attentionPlan = AttentionPlan()
+  let expertPlan = ExpertPlan()
+  /// The first failure of the current submission that does not keep its other ops from running.
+  private var failure: Failure?
   /// Its place among the devices that the pool's threads help; nil if there is none left.
   private let crew: Crew?
   /// The estimated time of the current op on one thread.
@@ -52,11 +55,13 @@ final class Executor {
 
   private var isStopped: Bool { stopWord.pointee.load(ordering: .relaxed) != 0 }
 
-  /// - Throws: the failure of an op, with the op's name; later ops have not run. Also after `stop`.
+  /// - Throws: the failure of an op, with the op's name; later ops have not run, but for one that an op reported with
+  ///   `fail`. Also after `stop`.
   func run(_ ops: [EncodedOp]) throws(Failure) {
     if let crew { ThreadPool.shared.begin(crew) }
     defer { if let crew { ThreadPool.shared.end(crew) } }
     // By index: a copy of an op would retain and release each of its buffers.
+    failure = nil
     for index in ops.indices {
       do throws(Failure) {
         try run(ops, index)
@@ -65,9 +70,14 @@ final class Executor {
         failure.op = "\(ops[index].name)"
         throw failure
       }
+      if failure?.op.isEmpty == true { failure?.op = "\(ops[index].name)" }
       if isStopped { throw Executor.stopped }
     }
+    if let failure { throw failure }
   }
+
+  /// The submission fails when all of its ops have run; of several such failures the first counts.
+  func fail(_ failure: Failure) { self.failure = self.failure ?? failure }
 
   /// The failure of work whose device has lost its owner.
   static let stopped = Failure(.state, argument: "device", expected: "an open device", received: "one that has ended")

@@ -27,6 +27,36 @@ int64_t gd_cpu_gated_delta_step_items(const gd_cpu_gated_delta_step *op) { retur
 
 int64_t gd_cpu_linear_items(const gd_cpu_linear *op) { return op->rows == 0 ? 0 : blocks_of(op->out_features, 16); }
 
+int64_t gd_cpu_expert_linear_items(const gd_cpu_expert_linear *op) { return blocks_of(op->linear.out_features, 16); }
+
+int64_t gd_cpu_combine_experts_items(const gd_cpu_combine_experts *op) {
+  return op->tokens * blocks_of(op->dim, GD_CPU_COMBINE_BLOCK);
+}
+
+int64_t gd_cpu_expert_groups(
+  const int32_t *ids, int64_t rows, int64_t experts, int64_t *counts, int32_t *copy, int32_t *places,
+  gd_cpu_expert_group *groups, int64_t *wrong
+) {
+  __builtin_memset(counts, 0, (size_t)(experts + 1) * sizeof *counts);
+  *wrong = -1;
+  for (int64_t row = 0; row < rows; row++) {
+    int32_t id = __atomic_load_n(&ids[row], __ATOMIC_RELAXED); /* another thread may write to it */
+    int is_expert = id >= 0 && id < experts;
+    if (!is_expert && *wrong < 0) *wrong = row;
+    copy[row] = is_expert ? id : (int32_t)experts;
+    counts[copy[row]]++;
+  }
+  int64_t count = 0, first = 0;
+  for (int64_t expert = 0; expert <= experts; expert++) {
+    int64_t own = counts[expert];
+    counts[expert] = first;
+    if (own > 0) groups[count++] = (gd_cpu_expert_group){expert < experts ? expert : -1, first, own};
+    first += own;
+  }
+  for (int64_t row = 0; row < rows; row++) places[counts[copy[row]]++] = (int32_t)row;
+  return count;
+}
+
 int64_t gd_cpu_attention_partial(const gd_cpu_attention *op) { return blocks_of(op->head_dim, 16) * 16 + 16; }
 
 /* Bytes of a slot that one item moves. */

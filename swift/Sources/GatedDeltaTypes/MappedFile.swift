@@ -58,7 +58,7 @@ public final class MappedFile: Sendable {
   private static func end(_ descriptor: Int32) { _ = close(descriptor) }
 }
 
-/// What tells versions of a file apart. Programs cannot set the change time.
+/// Properties by which versions of a file differ. Programs cannot set the change time.
 private struct Stamp: Equatable {
   let byteCount: UInt64
   let modified, changed: timespec
@@ -114,6 +114,10 @@ public final class FileWindow: @unchecked Sendable {
       munmap(reserved, reservedBytes)
       throw Failure(.file, argument: file.path, expected: "a file that can be mapped", received: reason)
     }
+    #if os(Linux)
+      // Read from disk, and mapped, by huge pages, where the file system has them in its cache.
+      if length >= FileWindow.hugePage { madvise(pointer, length, MADV_HUGEPAGE) }
+    #endif
     self.file = file
     self.pointer = pointer
     self.byteCount = byteCount

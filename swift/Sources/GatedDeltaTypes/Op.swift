@@ -11,6 +11,9 @@ public enum Op: Sendable {
   case elementwise(Elementwise)
   case attention(Attention, Sequences)
   case embedding(Embedding, Sequences)
+  case route(Route)
+  case expertLinear(ExpertLinear)
+  case combineExperts(CombineExperts)
   case copySlots(CopySlots, Sequences)
   case commitGatedDelta(CommitGatedDelta, Sequences)
   case commitCausalConv1d(CommitCausalConv1d, Sequences)
@@ -27,6 +30,9 @@ public enum Op: Sendable {
     case .elementwise(let op): op.operation.publicName
     case .attention: "attention"
     case .embedding: "embedding"
+    case .route: "route"
+    case .expertLinear: "expertLinear"
+    case .combineExperts: "combineExperts"
     case .copySlots: "copySlots"
     case .commitGatedDelta: "commitGatedDelta"
     case .commitCausalConv1d: "commitCausalConv1d"
@@ -45,7 +51,7 @@ public enum Op: Sendable {
       case .copySlots(_, let sequences): sequences
       case .commitGatedDelta(_, let sequences): sequences
       case .commitCausalConv1d(_, let sequences): sequences
-      case .gatedRMSNorm, .rmsNorm, .linear, .elementwise: nil
+      case .gatedRMSNorm, .rmsNorm, .linear, .elementwise, .route, .expertLinear, .combineExperts: nil
       }
     }
     set {
@@ -59,7 +65,7 @@ public enum Op: Sendable {
       case .copySlots(let op, _): self = .copySlots(op, newValue)
       case .commitGatedDelta(let op, _): self = .commitGatedDelta(op, newValue)
       case .commitCausalConv1d(let op, _): self = .commitCausalConv1d(op, newValue)
-      case .gatedRMSNorm, .rmsNorm, .linear, .elementwise: break
+      case .gatedRMSNorm, .rmsNorm, .linear, .elementwise, .route, .expertLinear, .combineExperts: break
       }
     }
   }

@@ -156,6 +156,19 @@ extension Attention {
   }
 }
 
+extension Route {
+  /// The options of `route`, validated.
+  public struct Options: Sendable {
+    public var normalize: Bool
+
+    public init(
+      normalize: Bool
+    ) {
+      self.normalize = normalize
+    }
+  }
+}
+
 extension CommitGatedDelta {
   /// The options of `commitGatedDelta`, validated.
   public struct Options: Sendable {

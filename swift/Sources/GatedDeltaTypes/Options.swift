@@ -10,10 +10,12 @@ public enum DType: UInt32, NamedOption {
   case f32 = 1
   case f16 = 2
   case bf16 = 3
-  /// index data only
+  /// index data of the host only
   case i32 = 4
   /// words of packed weights only
   case u32 = 5
+  /// index data that an op writes and another reads, which checks it as it runs; 32-bit integers
+  case id32 = 6
 
   public var publicName: String {
     switch self {
@@ -22,6 +24,7 @@ public enum DType: UInt32, NamedOption {
     case .bf16: "bf16"
     case .i32: "i32"
     case .u32: "u32"
+    case .id32: "id32"
     }
   }
 }

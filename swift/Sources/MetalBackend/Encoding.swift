@@ -31,6 +31,8 @@ struct Encoding {
 
   /// Scratch memory of all command buffers.
   var chunks: [MetalMemory] { pass.arena.chunks }
+  /// Ids to be checked when the last of them has completed.
+  var checks: [IndexCheck] { pass.checks }
   /// Lists for the next pass.
   var lists: PassLists { pass.lists }
 
@@ -38,6 +40,7 @@ struct Encoding {
   mutating func add(_ op: EncodedOp) throws(Failure) {
     do throws(Failure) {
       try add(op.op)
+      pass.nameChecks(op.name)
     } catch {
       var failure = error
       failure.op = "\(op.name)"
@@ -128,6 +131,7 @@ final class Completion: Sendable {
     /// Command buffers in flight, plus one while more may come.
     var remaining = 1
     var failure: Failure?
+    var checks: [IndexCheck] = []
   }
   private let submission: any Submission
   private let state = Mutex(State())
@@ -136,12 +140,18 @@ final class Completion: Sendable {
 
   func add() { state.withLock { $0.remaining += 1 } }
 
+  /// To be looked at in `complete`, in order. Called before the part that more may come ends.
+  func take(_ checks: [IndexCheck]) { state.withLock { $0.checks = checks } }
+
   /// True for the last part.
   func complete(_ failure: Failure?) -> Bool {
     state.withLock { state in
       state.remaining -= 1
       state.failure = state.failure ?? failure
-      return state.remaining == 0
+      guard state.remaining == 0 else { return false }
+      // While the scratch memory is still the submission's.
+      if state.failure == nil { state.failure = state.checks.lazy.compactMap(\.failure).first }
+      return true
     }
   }
 

@@ -25,27 +25,37 @@ extension Pass {
       residualRowStride: UInt32(element: op.residual?.tokenStride ?? 0), residual: op.residualKind,
       unit: UInt32(element: GDM_PROJECT_UNIT))
 
-    var rows = op.rows == 1 ? 1 : op.rows <= 4 ? 4 : GDM_PROJECT_ROWS
+    let shape = try projectionShape(
+      &kernel, rows: op.rows == 1 ? 1 : op.rows <= 4 ? 4 : GDM_PROJECT_ROWS, of: op.matrix, outputs: op.outFeatures)
+    try dispatch(
+      kernel, arguments, params,
+      groups: (ceilDiv(op.rows, shape.rows), shape.groups, 1), threads: .exactly(GDM_PROJECT_THREADS))
+  }
+
+  /// Sets the constants of a projection's kernel.
+  /// - Parameter most: rows of a tile, at most.
+  /// - Returns: rows of a tile, and threadgroups for all outputs.
+  mutating func projectionShape(
+    _ kernel: inout Kernel, rows most: Int, of matrix: Matrix, outputs: Int
+  ) throws(Failure) -> (rows: Int, groups: Int) {
+    var rows = most
     kernel.constants.set(.tileRows, UInt32(element: rows))
-    let packedRow = rows == 1 && op.matrix.isPacked && op.outFeatures > Self.fewOutputs
+    let packedRow = rows == 1 && matrix.isPacked && outputs > Self.fewOutputs
     kernel.constants.set(.packedRow, packedRow)
     while rows > 2, try device.pipelines.pipeline(kernel).maxThreads < Self.threadsForManyRegisters {
       rows /= 2
       kernel.constants.set(.tileRows, UInt32(element: rows))
     }
-    // Outputs of a simdgroup, as projection.metal's Tile and packed_row.h define them.
-    var outputs = GDM_PROJECT_TILE
+    // Outputs of a simdgroup, as projection.h's Tile and packed_row.h define them.
+    var each = GDM_PROJECT_TILE
     if packedRow {
-      outputs = GDM_PACKED_OUTPUTS * GDM_SIMD_LANES / GDM_PACKED_LANES
-    } else if rows == 1, op.matrix.isPacked {
-      outputs = 1
-    } else if rows == 1, op.matrix.format != .f32 {
-      outputs = GDM_PROJECT_OUTPUTS_1
+      each = GDM_PACKED_OUTPUTS * GDM_SIMD_LANES / GDM_PACKED_LANES
+    } else if rows == 1, matrix.isPacked {
+      each = 1
+    } else if rows == 1, matrix.format != .f32 {
+      each = GDM_PROJECT_OUTPUTS_1
     }
-    try dispatch(
-      kernel, arguments, params,
-      groups: (ceilDiv(op.rows, rows), ceilDiv(op.outFeatures, outputs * GDM_PROJECT_THREADS / GDM_SIMD_LANES), 1),
-      threads: .exactly(GDM_PROJECT_THREADS))
+    return (rows, ceilDiv(outputs, each * GDM_PROJECT_THREADS / GDM_SIMD_LANES))
   }
 
   /// Up to this many outputs of one row by packed weights have 32 lanes each; more have eight, which work less and wait

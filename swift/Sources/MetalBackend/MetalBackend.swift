@@ -173,6 +173,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
       encoding.end()
       lists = encoding.lists
       scratch.take(encoding.chunks)
+      completion.take(encoding.checks)
       if problem == nil { for commandBuffer in encoding.commandBuffers { commit(commandBuffer) } }
     } catch {
       problem = error

@@ -14,6 +14,9 @@ extension Pass {
     case .elementwise(let op): try encode(op)
     case .attention(let op, let sequences): try encode(op, sequences)
     case .embedding(let op, let sequences): try encode(op, sequences)
+    case .route(let op): try encode(op)
+    case .expertLinear(let op): try encode(op)
+    case .combineExperts(let op): try encode(op)
     case .copySlots(let op, let sequences): try encode(op, sequences)
     case .commitGatedDelta(let op, let sequences): try encode(op, sequences)
     case .commitCausalConv1d(let op, let sequences): try encode(op, sequences)
@@ -34,6 +37,9 @@ extension Op {
     case .elementwise(let op): op.work
     case .attention(let op, let sequences): op.work(sequences)
     case .embedding(let op, let sequences): op.work(sequences)
+    case .route(let op): op.work
+    case .expertLinear(let op): op.work
+    case .combineExperts(let op): op.work
     case .copySlots(let op, let sequences): op.work(sequences)
     case .commitGatedDelta(let op, let sequences): op.work(sequences)
     case .commitCausalConv1d(let op, let sequences): op.work(sequences)

@@ -48,6 +48,7 @@ enum MoreConstants {
   case absent
   case batch(GDMBatch)
   case part(GDMPart)
+  case experts(GDMExperts)
 }
 
 /// The number of threads of a threadgroup.
@@ -96,6 +97,8 @@ struct Pass {
   var arena: Arena
   var tables = LastTable()
   private(set) var lists: PassLists
+  /// Ids to be checked when the submission has completed.
+  var checks: [IndexCheck] = []
   private var pipeline: ObjectIdentifier?
   /// The length last set for `[[threadgroup(0)]]`: it stays set for the kernels that follow.
   private var threadgroupBytes = 0
@@ -158,6 +161,7 @@ struct Pass {
     case .absent: bind(.absent, arguments.count + 1, encoder)
     case .batch(let batch): setConstant(batch, arguments.count + 1, encoder)
     case .part(let part): setConstant(part, arguments.count + 1, encoder)
+    case .experts(let experts): setConstant(experts, arguments.count + 1, encoder)
     }
     setThreadgroupMemory(threadgroupBytes, encoder)
     encoder.dispatchThreadgroups(

@@ -7,6 +7,12 @@ enum ThreadgroupBytes {
     4 * GDM_PREFILL_BLOCK * (2 * keyDim + (perKey ? keyDim : 1) + 1 + 2 * GDM_PREFILL_ROWS)
   }
 
+  /// route.metal: the experts' keys.
+  static func route(experts: Int) -> Int { 4 * experts }
+
+  /// expert_sort.metal: rows of each expert, and of none.
+  static func expertSort(experts: Int) -> Int { 4 * (experts + 1) }
+
   /// chunk_prepare.metal: a tile of keys or queries, and the two matrices.
   static func chunkPrepare(keyDim: Int) -> Int {
     4 * (GDM_CHUNK * keyDim + 2 * GDM_CHUNK * GDM_CHUNK)

@@ -79,8 +79,19 @@ import Testing
     product.gate = product.out
     #expect(gd_encode_embedding(fixture.device, &embedding) == GD_OK, "\(LastError())")
     #expect(gd_encode_silu_mul(fixture.device, &product) == GD_OK, "\(LastError())")
+    var route = try fixture.route()
+    var experts = try fixture.expertLinear()
+    var combined = try fixture.combineExperts()
+    combined.residual = combined.out
+    #expect(gd_encode_route(fixture.device, &route) == GD_OK, "\(LastError())")
+    #expect(gd_encode_expert_linear(fixture.device, &experts) == GD_OK, "\(LastError())")
+    #expect(gd_encode_combine_experts(fixture.device, &combined) == GD_OK, "\(LastError())")
     let ops = try fixture.committedOps()
-    #expect(ops.map(\.name) == ["causalConv1d", "gatedRmsNorm", "gatedDeltaStep", "linear", "copySlots", "embedding", "siluMul"])
+    #expect(
+      ops.map(\.name) == [
+        "causalConv1d", "gatedRmsNorm", "gatedDeltaStep", "linear", "copySlots", "embedding", "siluMul", "route",
+        "expertLinear", "combineExperts",
+      ])
     for op in ops {
       switch op {
       case .causalConv1d(let op, let sequences):
@@ -108,6 +119,15 @@ import Testing
       case .embedding(let op, let ids):
         #expect([op.rows, op.vocabulary, op.dim] == [3, 5, 128] && ids.readSlots == [4, 0, 4])
         #expect(op.matrix.format == .affine8G64 && op.matrix.weight.tokenStride == 32)
+      case .route(let op):
+        #expect([op.tokens, op.experts, op.chosen] == [3, 8, 2] && op.options.normalize)
+        #expect([op.logits, op.ids, op.weights].map(\.dtype) == [.bf16, .id32, .f32])
+      case .expertLinear(let op):
+        #expect([op.tokens, op.chosen, op.experts, op.inFeatures, op.outFeatures] == [3, 2, 5, 128, 10])
+        #expect(op.matrices.format == .affine4G64 && op.matrices.rows == 50 && !op.sharesRows && op.x.headStride == 128)
+      case .combineExperts(let op):
+        #expect([op.tokens, op.chosen, op.dim] == [3, 2, 16] && op.replacesResidual)
+        #expect([op.experts, op.shared, op.sharedGate, op.residual, op.out].map { $0?.dtype } == [.bf16, .f32, .bf16, .bf16, .bf16])
       case .elementwise(let op):
         #expect([op.tokens, op.heads, op.dim] == [3, 2, 16] && op.replacesA && !op.replacesB && op.operation == .siluMul)
       case .gatedDelta, .rmsNorm, .attention, .commitGatedDelta, .commitCausalConv1d: Issue.record("no test encoded one")

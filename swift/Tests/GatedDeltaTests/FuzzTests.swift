@@ -132,6 +132,23 @@ import Testing
         ]
     case .embedding(let op, _):
       walks = inputs(op.matrix) + [output(op.out, op.rows, 1, op.dim)]
+    case .route(let op):
+      walks = [
+        input(op.logits, op.tokens, 1, op.experts), output(op.ids, op.tokens, 1, op.chosen),
+        output(op.weights, op.tokens, 1, op.chosen),
+      ]
+    case .expertLinear(let op):
+      walks =
+        inputs(op.matrices) + [
+          input(op.x, op.tokens, op.sharesRows ? 1 : op.chosen, op.inFeatures), input(op.ids, op.tokens, 1, op.chosen),
+          output(op.out, op.tokens, op.chosen, op.outFeatures),
+        ]
+    case .combineExperts(let op):
+      walks = [
+        input(op.experts, op.tokens, op.chosen, op.dim), input(op.weights, op.tokens, 1, op.chosen),
+        input(op.shared, op.tokens, 1, op.dim), input(op.sharedGate, op.tokens, 1, 1),
+        op.replacesResidual ? nil : input(op.residual, op.tokens, 1, op.dim), output(op.out, op.tokens, 1, op.dim),
+      ]
     case .copySlots(let op, _): walks = [output(op.pool, op.slots, 1, op.slotElements)]
     case .commitGatedDelta(let op, _):
       walks = [
@@ -175,7 +192,8 @@ import Testing
     case .copySlots(let op, _): (slots, states) = (op.slots, .none)
     case .commitGatedDelta(let op, _): (slots, states) = (op.slots, .none)
     case .commitCausalConv1d(let op, _): (slots, states) = (op.slots, .none)
-    case .gatedRMSNorm, .rmsNorm, .linear, .elementwise, .embedding, .attention: (slots, states) = (0, .none)
+    case .gatedRMSNorm, .rmsNorm, .linear, .elementwise, .embedding, .attention, .route, .expertLinear, .combineExperts:
+      (slots, states) = (0, .none)
     }
     check(sequences, slots: slots, states)
   }
@@ -367,6 +385,13 @@ import Testing
   @Test func siluMul() throws {
     let fixture = try Fixture()
     try Self.fuzz(rounds: 4000, seed: 17, keeping: [], fixture, try fixture.siluMul(), gd_encode_silu_mul)
+  }
+
+  @Test func experts() throws {
+    let fixture = try Fixture()
+    try Self.fuzz(rounds: 4000, seed: 18, keeping: [], fixture, try fixture.route(), gd_encode_route)
+    try Self.fuzz(rounds: 4000, seed: 19, keeping: [], fixture, try fixture.expertLinear(), gd_encode_expert_linear)
+    try Self.fuzz(rounds: 4000, seed: 20, keeping: [], fixture, try fixture.combineExperts(), gd_encode_combine_experts)
   }
 
   @Test func copySlots() throws {

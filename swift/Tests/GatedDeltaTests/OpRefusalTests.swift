@@ -170,6 +170,44 @@ import Testing
     .init("out over a part of gate", GD_ERROR_OVERLAP, "out") { $1.out.buffer = $1.gate.buffer },
   ]
 
+  static let route: [Refusal<gd_route>] = [
+    .init("a third answer", GD_ERROR_INVALID_ARGUMENT, "normalize") { $1.normalize = 2 },
+    .init("too many experts", GD_ERROR_SHAPE, "logits") { $1.logits = try $0.tensor(.f32, 3, 4097) },
+    .init("no experts chosen", GD_ERROR_SHAPE, "ids") { $1.ids = try $0.tensor(.id32, 3, 0) },
+    .init("more chosen than there are", GD_ERROR_SHAPE, "ids") { $1.ids = try $0.tensor(.id32, 3, 9) },
+    .init("ids of the host", GD_ERROR_DTYPE, "ids") { $1.ids.dtype = DType.i32.rawValue },
+    .init("ids short", GD_ERROR_SHAPE, "ids") { $1.ids = try $0.tensor(.id32, 3, 2, lacking: 1) },
+    .init("ids over weights", GD_ERROR_OVERLAP, "weights") { $1.weights.buffer = $1.ids.buffer },
+  ]
+
+  static let expertLinear: [Refusal<gd_expert_linear>] = [
+    .init("no experts", GD_ERROR_SHAPE, "weight") { $1.weight = try $0.tensor(.u32, 0, 10, 16) },
+    .init("one matrix", GD_ERROR_SHAPE, "weight") { $1.weight = try $0.tensor(.u32, 50, 16) },
+    .init("weight short", GD_ERROR_SHAPE, "weight") { $1.weight = try $0.tensor(.u32, 5, 10, 16, lacking: 1) },
+    .init("scales of fewer experts", GD_ERROR_SHAPE, "scales") { $1.scales = try $0.tensor(.bf16, 4, 10, 2) },
+    .init("a third rank", GD_ERROR_SHAPE, "x") { $1.x = try $0.tensor(.f16, 3, 3, 128) },
+    .init("ids of the host", GD_ERROR_DTYPE, "ids") { $1.ids.dtype = DType.i32.rawValue },
+    .init("ids short", GD_ERROR_SHAPE, "ids") { $1.ids = try $0.tensor(.id32, 3, 2, lacking: 1) },
+    .init("out over ids", GD_ERROR_OVERLAP, "out") { $1.ids.buffer = $1.out.buffer },
+  ]
+
+  static let combineExperts: [Refusal<gd_combine_experts>] = [
+    .init("weights of 16 bits", GD_ERROR_DTYPE, "weights") { $1.weights = try $0.tensor(.bf16, 3, 2) },
+    .init("a gate of nothing", GD_ERROR_INVALID_ARGUMENT, "sharedGate") { $1.shared = gd_tensor() },
+    .init("a gate an element", GD_ERROR_SHAPE, "sharedGate") { $1.shared_gate = try $0.tensor(.bf16, 3, 16) },
+    .init("two narrow dtypes", GD_ERROR_DTYPE, "residual") { $1.residual.dtype = DType.f16.rawValue },
+    .init("out over a part of experts", GD_ERROR_OVERLAP, "out") { $1.out.buffer = $1.experts.buffer },
+  ]
+
+  @Test func expertOps() throws {
+    for rule in Self.route { try rule.verify(op: "route", { try $0.route() }, gd_encode_route) }
+    for rule in Self.expertLinear {
+      try rule.verify(op: "expertLinear", { try $0.expertLinear() }, gd_encode_expert_linear)
+    }
+    for rule in Self.combineExperts {
+      try rule.verify(op: "combineExperts", { try $0.combineExperts() }, gd_encode_combine_experts)
+    }
+  }
   @Test func quantisedLinearOp() throws {
     for rule in Self.quantisedLinear { try rule.verify(op: "linear", { try $0.quantisedLinear() }, gd_encode_linear) }
   }

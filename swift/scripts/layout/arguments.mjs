@@ -6,7 +6,7 @@ export function publicName(field) {
   return field.replace(/_(.)/g, (_, letter) => letter.toUpperCase());
 }
 
-const tags = ["as", "optional", "is", "default", "from", "above", "boolean", "bound", "in", "elementwise"];
+const tags = ["as", "optional", "is", "default", "from", "above", "boolean", "bound", "in", "of", "elementwise"];
 
 /** The tags of a field's annotation, by name. */
 export function readNote(note) {
@@ -56,7 +56,7 @@ function argumentOf({ name: field, offset, type, note }, options) {
   const name = note.as ?? publicName(field);
   const optional = note.optional === true || note.default !== undefined;
   const common = { name, field, at: offset / 4, optional, bound: note.bound };
-  if (type === "gd_tensor") return { ...common, kind: "tensor" };
+  if (type === "gd_tensor") return { ...common, kind: "tensor", dtype: note.of };
   if (type === "gd_index") return { ...common, kind: "indices" };
   if (type === "f32") {
     const { from: least, above, default: byDefault } = note;

@@ -97,6 +97,7 @@ function argumentText(argument, used) {
   if (bound !== undefined && !name.includes(".")) parts.push(`bound: "${bound}"`);
   if (kind === "group") return `{ ${parts.join(", ")}, members: [\n        ${argument.members.map((one) => `${argumentText(one, used)},`).join("\n        ")}\n      ] }`;
   parts.push(`at: ${at}`);
+  if (argument.dtype !== undefined) parts.push(`dtype: "${argument.dtype}"`);
   if (kind === "integer") parts.push(`least: ${argument.least}`, `byDefault: ${argument.default}`);
   if (kind === "number") parts.push(`byDefault: ${Number.isNaN(argument.default) ? "NaN" : String(argument.default)}`);
   if (kind === "option") {

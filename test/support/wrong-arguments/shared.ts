@@ -8,22 +8,23 @@ import type { Wrong } from "./kit.ts";
 export function sharedArguments(device: Device) {
   const { tensor } = makers(device);
 
-  const quantised = (rows: number, others: (columns: number) => Arguments): Wrong[] => {
+  /** @param rows the dimensions before the columns. */
+  const quantised = (rows: readonly number[], others: (columns: number) => Arguments): Wrong[] => {
     const sound = (columns = 128, words = columns / 8, groups = columns / 64): Arguments => ({
       ...others(columns),
-      weight: tensor([rows, words], "u32"),
-      scales: tensor([rows, groups]),
-      biases: tensor([rows, groups]),
+      weight: tensor([...rows, words], "u32"),
+      scales: tensor([...rows, groups]),
+      biases: tensor([...rows, groups]),
     });
     return [
       [{ ...sound(), scales: undefined, biases: undefined }, "invalid-argument", "scales"],
       [{ ...sound(), biases: undefined }, "invalid-argument", "biases"],
       [{ ...sound(), scales: undefined }, "invalid-argument", "scales"],
-      [{ ...sound(), weight: tensor([rows, 128]) }, "dtype", "weight"],
-      [{ ...sound(), weight: tensor([rows, 16], "i32") }, "dtype", "weight"],
-      [{ ...sound(), weight: tensor([rows, 16, 1], "u32") }, "shape", "weight"],
-      [{ ...sound(), weight: tensor([rows + 1, 16], "u32") }, "shape", "scales"],
-      [{ ...sound(), weight: gapped(tensor([rows, 16], "u32")) }, "shape", "weight"],
+      [{ ...sound(), weight: tensor([...rows, 128]) }, "dtype", "weight"],
+      [{ ...sound(), weight: tensor([...rows, 16], "i32") }, "dtype", "weight"],
+      [{ ...sound(), weight: tensor([...rows, 16, 1], "u32") }, "shape", "weight"],
+      [{ ...sound(), weight: tensor([...rows.with(-1, rows.at(-1)! + 1), 16], "u32") }, "shape", "scales"],
+      [{ ...sound(), weight: gapped(tensor([...rows, 16], "u32")) }, "shape", "weight"],
       // 1, 7 and 9 bits; no whole number of them; groups of 16, 256 and 128/3.
       ...[4, 28, 36, 15, 0].map((words): Wrong => [sound(128, words), "shape", "weight"]),
       ...[8, 3, 0].map((groups): Wrong => [sound(128, 16, groups), "shape", "scales"]),
@@ -31,14 +32,14 @@ export function sharedArguments(device: Device) {
       [sound(96, 12, 1), "shape", "scales"],
       [sound(16, 2, 1), "shape", "scales"],
       [sound(0, 0, 0), "shape", "scales"],
-      [{ ...sound(), scales: tensor([rows + 1, 2]) }, "shape", "scales"],
-      [{ ...sound(), scales: tensor([rows, 2], "u32") }, "dtype", "scales"],
-      [{ ...sound(), scales: tensor([rows, 2], "bf16") }, "dtype", "biases"],
-      [{ ...sound(), scales: tensor([2 * rows]) }, "shape", "scales"],
-      [{ ...sound(), scales: gapped(tensor([rows, 2])) }, "shape", "scales"],
-      [{ ...sound(), biases: tensor([rows, 4]) }, "shape", "biases"],
-      [{ ...sound(), biases: tensor([rows, 2], "i32") }, "dtype", "biases"],
-      [{ ...sound(), biases: gapped(tensor([rows, 2])) }, "shape", "biases"],
+      [{ ...sound(), scales: tensor([...rows.with(-1, rows.at(-1)! + 1), 2]) }, "shape", "scales"],
+      [{ ...sound(), scales: tensor([...rows, 2], "u32") }, "dtype", "scales"],
+      [{ ...sound(), scales: tensor([...rows, 2], "bf16") }, "dtype", "biases"],
+      [{ ...sound(), scales: tensor([20]) }, "shape", "scales"],
+      [{ ...sound(), scales: gapped(tensor([...rows, 2])) }, "shape", "scales"],
+      [{ ...sound(), biases: tensor([...rows, 4]) }, "shape", "biases"],
+      [{ ...sound(), biases: tensor([...rows, 2], "i32") }, "dtype", "biases"],
+      [{ ...sound(), biases: gapped(tensor([...rows, 2])) }, "shape", "biases"],
       // 4 bits in groups of 64, by another name.
       [{ ...sound(), weightFormat: "affine" }, "invalid-argument", "weightFormat"],
       [{ ...sound(), weightFormat: 11 }, "invalid-argument", "weightFormat"],
@@ -48,7 +49,7 @@ export function sharedArguments(device: Device) {
       [{ ...sound(), weightFormat: "affine4-g64", scales: undefined, biases: undefined }, "invalid-argument", "scales"],
       [{ ...sound(), weightFormat: "affine4-g64", biases: undefined }, "invalid-argument", "biases"],
       [{ ...sound(96, 12, 1), weightFormat: "affine4-g64" }, "shape", "weight"],
-      [{ ...sound(), weight: tensor([rows, 128]), weightFormat: "f32" }, "invalid-argument", "scales"],
+      [{ ...sound(), weight: tensor([...rows, 128]), weightFormat: "f32" }, "invalid-argument", "scales"],
       [{ ...sound(0, 0, 0), weightFormat: "affine4-g64" }, "shape", "weight"],
     ];
   };

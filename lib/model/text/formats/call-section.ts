@@ -137,7 +137,9 @@ export class CallSection implements CallSink {
 
   /** Gives the characters that the reader has read, with the next part of the arguments. */
   #give(json: string, done?: ToolCall): void {
-    const read = this.#raw.length - this.ahead;
+    let read = this.#raw.length - this.ahead;
+    // A pair of surrogates stays together.
+    if (this.ahead > 0 && /[\ud800-\udbff]/.test(this.#raw[read - 1] ?? "")) read--;
     if (json === "" && read === 0 && done === undefined) return;
     this.#writer.call(this.#calls - 1, this.#name, json, this.#raw.slice(0, read), done);
     this.#raw = this.#raw.slice(read);

@@ -136,7 +136,12 @@ export class JsonCalls implements CallReader {
     } else if (found === "broken") {
       this.#sink.ahead = 1;
       this.#sink.fail(broken);
-    } else if (this.#endValue(isArguments) && found === "after") this.next(character);
+    } else {
+      this.#sink.ahead = found === "after" ? 1 : 0;
+      if (!this.#endValue(isArguments) || found === "end") return;
+      this.#sink.ahead = 0;
+      this.next(character);
+    }
   }
 
   /** Takes the key or value. Returns whether the call goes on. */

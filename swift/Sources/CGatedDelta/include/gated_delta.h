@@ -21,8 +21,9 @@
  *  - In the struct of an op every field but size, version and reserved is an argument of the public function. Its public
  *    name is the field's in camel case or "@as name"; "@as group.member" is a member of a nested object. It is needed
  *    unless "@optional" or "@default value" says otherwise. A u32 is an integer ("@from least"), "@boolean", or one of
- *    an option's values ("@is Option"), 0 where it is "@optional" and left out. A float is a finite number ("@from least",
- *    "@above limit"). A default of nan means one that depends on other arguments, which the op's validation checks.
+ *    an option's values ("@is Option"), 0 where it is "@optional" and left out. A tensor "@of dtype" has no other. A float
+ *    is a finite number ("@from least", "@above limit"). A default of nan means one that depends on other arguments, which
+ *    the op's validation checks.
  *  - "@bound name": the public function's argument `states`, a layer's states in a pass over a pool, provides this
  *    argument under that name, or excludes it ("@bound nothing").
  *  - "@in module" after an op's struct: its function is in another module than the main one. "@elementwise": it is one
@@ -66,8 +67,9 @@ typedef uint64_t gd_handle;
 #define GD_F32 1  /* @f32 */
 #define GD_F16 2  /* @f16 */
 #define GD_BF16 3 /* @bf16 */
-#define GD_I32 4  /* @i32: index data only */
+#define GD_I32 4  /* @i32: index data of the host only */
 #define GD_U32 5  /* @u32: words of packed weights only */
+#define GD_ID32 6 /* @id32: index data that an op writes and another reads, which checks it as it runs; 32-bit integers */
 
 /* Backends. */
 #define GD_BACKEND_AUTO 0
@@ -152,13 +154,13 @@ typedef uint64_t gd_handle;
 /* A tensor of the caller's. buffer 0 means absent; the other fields are then ignored. Dimensions come outermost first;
  * entries beyond rank are ignored. Lengths are below 2^31; a stride is at least 1, except that those of dimensions of
  * length 0 or 1 do not matter.
- * query, key, value, gate, beta, a, b, x, z, up, residual and out may have any strides, and inputs overlapping rows; only
- * the last dimension is contiguous. If its length is a multiple of 8, the other strides and the offset are multiples of
+ * query, key, value, gate, beta, a, b, x, z, up, residual, logits, experts, shared, sharedGate and out may have any
+ * strides, and inputs overlapping rows; only the last dimension is contiguous. If its length is a multiple of 8, the other strides and the offset are multiples of
  * 8 elements (which never concerns a gate or beta per head, whose rows are single elements). All other tensors are
  * contiguous; a recurrent state also begins at a multiple of 8 elements if the length of its rows is one. The weight,
- * scales and biases of linear and embedding begin at any byte, as in a file: their offset need not be a multiple of the
- * element size. An output or a pool, from its first element to its last, overlaps no other tensor of the op, and an
- * output's rows do not overlap each other. */
+ * scales and biases of linear, expertLinear and embedding begin at any byte, as in a file: their offset need not be a
+ * multiple of the element size. An output or a pool, from its first element to its last, overlaps no other tensor of the
+ * op, and an output's rows do not overlap each other. */
 typedef struct gd_tensor {
   gd_handle buffer;
   uint64_t offset; /* bytes from the buffer's start, a multiple of the element size */
@@ -429,6 +431,54 @@ typedef struct gd_attention {
   gd_index positions; /* @optional */
 } gd_attention;
 
+/* The k best of a token's experts, by the softmax of its logits over all experts in float32:
+ *   e[i] = exp(logits[i] - max logits);  p[i] = e[i] / sum over all i of e[i]
+ *   weights[j] = p[ids[j]], or where normalize is 1 p[ids[j]] / sum over all j of p[ids[j]]
+ * logits [tokens, experts], 1 .. 4096 experts; ids [tokens, k] id32, k in 1 .. experts; weights [tokens, k] f32; ids and
+ * weights are contiguous. Experts are in the descending order of their logits, which is that of an exact softmax; of equal
+ * ones (0 and -0 are equal) the lower id comes first, and NaN comes after all others. A row with a NaN or an infinite
+ * maximum has ids in that order and weights of NaN. A row's bits depend on its own logits only.
+ * Source: transformers, Qwen3_5MoeTopKRouter (modeling_qwen3_5_moe.py). */
+typedef struct gd_route {
+  uint32_t size, version;
+  uint32_t normalize; /* @boolean */
+  uint32_t reserved;
+  gd_tensor logits;
+  gd_tensor ids; /* @of id32 */
+  gd_tensor weights;
+} gd_route;
+
+/* linear by the matrices of each token's experts: out[t, j, o] = sum over i of x[t, j, i] w[ids[t, j], o, i].
+ * x [tokens, inFeatures], the same for all experts of a token, or [tokens, k, inFeatures], a row for each; ids [tokens, k]
+ * id32, contiguous, as gd_route writes them or in any other order; out [tokens, k, outFeatures] in x's dtype or f32. The
+ * weight is a matrix [outFeatures, inFeatures] an expert, one after the other: weight, scales and biases as gd_linear has
+ * them, each with experts as a first dimension, 1 .. 4096.
+ * A row of out has the bits of gd_linear with that row of x and that expert's matrix. An id outside 0 .. experts - 1 makes
+ * its row of out zeros; the ops that follow run, and then the submission fails with GD_ERROR_RANGE. */
+typedef struct gd_expert_linear {
+  uint32_t size, version;
+  uint32_t weight_format; /* @is WeightFormat @optional */
+  uint32_t reserved;
+  gd_tensor x, weight;
+  gd_tensor scales, biases; /* @optional */
+  gd_tensor ids; /* @of id32 */
+  gd_tensor out;
+} gd_expert_linear;
+
+/* The outputs of each token's experts as one row, in float32 and rounded once, added in this order:
+ *   out[t] = ((sum over j = 0, 1, .. of weights[t, j] experts[t, j]) + sigmoid(sharedGate[t]) shared[t]) + residual[t]
+ * experts [tokens, k, dim]; weights [tokens, k] f32, contiguous; shared, residual, out [tokens, dim]; sharedGate
+ * [tokens, 1]. Each but weights is f32 or of one 16-bit dtype, the same for all that are not f32. Without sharedGate its
+ * factor is 1, without shared (then sharedGate is absent too) or residual that term is left out. residual may be out
+ * itself: the same buffer, offset, dtype and strides.
+ * Source: transformers, Qwen3_5MoeSparseMoeBlock (modeling_qwen3_5_moe.py). */
+typedef struct gd_combine_experts {
+  uint32_t size, version;
+  gd_tensor experts, weights;
+  gd_tensor shared, shared_gate, residual; /* @optional */
+  gd_tensor out;
+} gd_combine_experts;
+
 /* Copies or zeroes whole slots of a pool [slots, ...] of floats: slot write_slots[i] becomes what slot read_slots[i] was
  * before the op; -1 reads zeros, or writes nothing. Zeros are stored, not multiplied in. */
 typedef struct gd_copy_slots {
@@ -567,6 +617,9 @@ gd_status gd_encode_add(gd_handle target, const gd_add *op);
 gd_status gd_encode_attention(gd_handle target, const gd_attention *op);
 gd_status gd_encode_embedding(gd_handle target, const gd_embedding *op);
 gd_status gd_encode_silu_mul(gd_handle target, const gd_silu_mul *op);
+gd_status gd_encode_route(gd_handle target, const gd_route *op);
+gd_status gd_encode_expert_linear(gd_handle target, const gd_expert_linear *op);
+gd_status gd_encode_combine_experts(gd_handle target, const gd_combine_experts *op);
 gd_status gd_encode_copy_slots(gd_handle target, const gd_copy_slots *op);
 gd_status gd_encode_commit_gated_delta(gd_handle target, const gd_commit_gated_delta *op);
 gd_status gd_encode_commit_causal_conv1d(gd_handle target, const gd_commit_causal_conv1d *op);

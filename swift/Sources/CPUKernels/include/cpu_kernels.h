@@ -149,12 +149,49 @@ typedef struct gd_cpu_matrix {
   const void *values, *scales, *biases;
 } gd_cpu_matrix;
 
-/* An item is a block of output features, with all rows. residual is NULL if there is none, and may be out itself. */
+/* An item is a block of output features, with all rows. residual is NULL if there is none, and may be out itself.
+ * places: NULL, or for each row the place in x and out, which then have `ranks` heads a token: head p mod ranks of token
+ * p / ranks. There is no residual then. */
 typedef struct gd_cpu_linear {
   int64_t rows, out_features;
   gd_cpu_tensor x, residual, out;
   gd_cpu_matrix weight; /* [outFeatures, inFeatures] */
+  const int32_t *places;
+  int64_t ranks;
 } gd_cpu_linear;
+
+/* Entries first .. first + count - 1 of an expert_linear's places: the rows of an expert, or where expert is -1 those whose
+ * ids are of none. */
+typedef struct gd_cpu_expert_group {
+  int64_t expert, first, count;
+} gd_cpu_expert_group;
+
+/* Rows by the matrices of experts. linear: what the groups share, with the matrix of the first expert and all places,
+ * group by group. An item is a block of output features of a group. */
+typedef struct gd_cpu_expert_linear {
+  gd_cpu_linear linear;
+  const gd_cpu_expert_group *groups;
+  int64_t group_count;
+} gd_cpu_expert_linear;
+
+/* An item is a token. ids and weights [tokens, chosen]. */
+typedef struct gd_cpu_route {
+  int64_t tokens, experts, chosen;
+  uint32_t normalize;
+  gd_cpu_tensor logits;
+  int32_t *ids;
+  float *weights;
+} gd_cpu_route;
+enum { GD_CPU_MOST_EXPERTS = 4096 };
+
+/* An item is a block of a token's row. experts [tokens, chosen, dim], weights [tokens, chosen]; shared, shared_gate and
+ * residual are NULL where there is none; residual may be out itself. */
+typedef struct gd_cpu_combine_experts {
+  int64_t tokens, chosen, dim;
+  gd_cpu_tensor experts, shared, shared_gate, residual, out;
+  const float *weights;
+} gd_cpu_combine_experts;
+enum { GD_CPU_COMBINE_BLOCK = 512 };
 
 /* An item is a row of out: row ids[item] of the matrix. */
 typedef struct gd_cpu_embedding {
@@ -225,6 +262,16 @@ int64_t gd_cpu_causal_conv1d_items(const gd_cpu_causal_conv1d *op);
 int64_t gd_cpu_gated_rms_norm_items(const gd_cpu_gated_rms_norm *op);
 int64_t gd_cpu_gated_delta_step_items(const gd_cpu_gated_delta_step *op);
 int64_t gd_cpu_linear_items(const gd_cpu_linear *op);
+/* Items of one group. */
+int64_t gd_cpu_expert_linear_items(const gd_cpu_expert_linear *op);
+int64_t gd_cpu_combine_experts_items(const gd_cpu_combine_experts *op);
+/* Groups the rows of an expert_linear by their ids, which it reads once: groups in ascending order of experts, rows of
+ * no expert last, the rows of a group in their own order. counts: experts + 1 numbers; places and copy: rows of them; groups:
+ * as many as rows or as experts + 1, whichever is less. Returns the number of groups. wrong: the first row whose id is of no
+ * expert, or -1. */
+int64_t gd_cpu_expert_groups(
+  const int32_t *ids, int64_t rows, int64_t experts, int64_t *counts, int32_t *copy, int32_t *places,
+  gd_cpu_expert_group *groups, int64_t *wrong);
 /* Floats of one span's result of one row. */
 int64_t gd_cpu_attention_partial(const gd_cpu_attention *op);
 int64_t gd_cpu_copy_slots_items(const gd_cpu_copy_slots *op);
@@ -241,6 +288,7 @@ typedef struct gd_cpu_kernels {
   const char *name; /* the value of GATED_DELTA_ISA that asks for it */
   gd_cpu_run *gated_delta, *gated_delta_chunked, *causal_conv1d, *gated_rms_norm, *rms_norm, *gated_delta_step, *linear;
   gd_cpu_run *elementwise, *embedding, *copy_slots;
+  gd_cpu_run *route, *expert_linear, *combine_experts;
   gd_cpu_run *attention_store, *attention, *attention_combine;
   gd_cpu_run *commit_gated_delta, *commit_causal_conv1d;
   /* Rows of a state that gated_delta keeps in the nearest cache together: block 0 measures which of a few numbers is the

@@ -7,7 +7,8 @@ enum {
   GD_CPU_F16 = 2,
   GD_CPU_BF16 = 3,
   GD_CPU_I32 = 4,
-  GD_CPU_U32 = 5
+  GD_CPU_U32 = 5,
+  GD_CPU_ID32 = 6
 };
 enum {
   GD_CPU_GATE_DECAY = 1,

@@ -12,7 +12,7 @@ static void embedding(const void *params, int64_t begin, int64_t end, void *scra
     }
     for (int64_t i = 0; i < columns; i += MATRIX_DEPTH) {
       int64_t count = least(MATRIX_DEPTH, columns - i);
-      expand(&op->weight, row, i, count, block);
+      expand(&op->weight, row, 1, i, count, block, 0);
       if (interleaves(&op->weight)) interleave(block, count, 1);
       convert(block, 0, GD_CPU_F32, out, i, op->out.dtype, count);
     }

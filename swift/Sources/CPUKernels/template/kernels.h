@@ -29,10 +29,13 @@
 #include "matrix.h"
 #include "linear_dot.h"
 #include "linear.h"
+#include "expert_linear.h"
 #include "embedding.h"
 #include "elementwise.h"
 #include "attention_tiles.h"
 #include "attention.h"
+#include "route.h"
+#include "combine_experts.h"
 
 #define GD_MAP(NAME, F)                                                       \
   static void NAME(const float *in, float *out, int64_t count) {              \
@@ -64,6 +67,9 @@ const gd_cpu_kernels GD_TABLE = {
   .linear = linear,
   .elementwise = elementwise,
   .embedding = embedding,
+  .route = route,
+  .expert_linear = expert_linear,
+  .combine_experts = combine_experts,
   .copy_slots = gd_cpu_copy_slots_run,
   .attention_store = attention_store,
   .attention = attention,

@@ -26,27 +26,35 @@ enum { LINEAR_ROWS = 4, LINEAR_FEATURES = 3 };
 enum { LINEAR_ROWS = 2, LINEAR_FEATURES = 4 };
 #endif
 
-/* The memory of one thread. */
+/* The memory of one thread. Partials lie tile by tile: [tiles of rows, tiles of `wide` features, parts, LINEAR_ROWS,
+ * LINEAR_FEATURES], each a vector, a part being a vector of every output's partials. */
 typedef struct linear_memory {
   float *x;      /* rows x_stride apart */
   float *weight; /* [LINEAR_FEATURES, LINEAR_DEPTH + LINEAR_GAP] */
-  float *sums;   /* [rows, wide, partials] */
+  float *sums;
   int64_t x_stride;
   int64_t wide, partials; /* partials of an output: GD_LANES, times the chains */
 } linear_memory;
+enum { LINEAR_TILE = LINEAR_ROWS * LINEAR_FEATURES * GD_WIDTH };
 
-/* Adds the products of `count` columns, a multiple of partials, to the partials of a tile in sums, rows sums_stride
- * apart; begins them if there are none. */
+/* The partials of a tile of rows and one of features. */
+GD_INLINE float *linear_sums(const linear_memory *memory, int64_t row_tile, int64_t feature_tile) {
+  int64_t tile = row_tile * (memory->wide / LINEAR_FEATURES) + feature_tile;
+  return memory->sums + tile * (memory->partials / GD_WIDTH) * LINEAR_TILE;
+}
+
+/* Adds the products of `count` columns, a multiple of partials, to the partials of a tile; begins them if there are
+ * none. */
 GD_INLINE void linear_tile(
   const linear_memory *memory, const float *x, float *sums, int64_t count, int begins, int rows
 ) {
-  int64_t x_stride = memory->x_stride, partials = memory->partials, sums_stride = memory->wide * partials;
+  int64_t x_stride = memory->x_stride, partials = memory->partials;
   const float *weight = memory->weight;
-  for (int64_t first = 0; first < partials; first += GD_WIDTH) {
+  for (int64_t first = 0; first < partials; first += GD_WIDTH, sums += LINEAR_TILE) {
     vf part[LINEAR_ROWS][LINEAR_FEATURES];
     GD_UNROLL for (int r = 0; r < rows; r++) {
       GD_UNROLL for (int f = 0; f < LINEAR_FEATURES; f++) {
-        part[r][f] = begins ? (vf){0} : load(sums, r * sums_stride + f * partials + first, GD_CPU_F32);
+        part[r][f] = begins ? (vf){0} : load(sums, (r * LINEAR_FEATURES + f) * GD_WIDTH, GD_CPU_F32);
       }
     }
     for (int64_t i = first; i < count; i += partials) {
@@ -61,7 +69,7 @@ GD_INLINE void linear_tile(
     }
     GD_UNROLL for (int r = 0; r < rows; r++) {
       GD_UNROLL for (int f = 0; f < LINEAR_FEATURES; f++) {
-        store(sums, r * sums_stride + f * partials + first, GD_CPU_F32, part[r][f]);
+        store(sums, (r * LINEAR_FEATURES + f) * GD_WIDTH, GD_CPU_F32, part[r][f]);
       }
     }
   }
@@ -84,32 +92,33 @@ static void linear_rows(
   }
 }
 
+/* Element `at` of a row of x or out. */
+GD_INLINE void *linear_element(const gd_cpu_linear *op, const gd_cpu_tensor *tensor, int64_t row, int64_t at) {
+  if (op->places == NULL) return element(tensor, row, 0, at);
+  int64_t place = op->places[row];
+  return element(tensor, place / op->ranks, place % op->ranks, at);
+}
+
 /* Columns first .. first + count - 1 of a row of x, in the order of the weight's lanes, and zeros up to a multiple of
  * GD_LANES. */
 static void linear_x(const gd_cpu_linear *op, int64_t row, int64_t first, int64_t count, float *panel) {
-  convert(element(&op->x, row, 0, 0), first, op->x.dtype, panel, 0, GD_CPU_F32, count);
+  convert(linear_element(op, &op->x, row, 0), first, op->x.dtype, panel, 0, GD_CPU_F32, count);
   for (int64_t i = count; i % GD_LANES != 0; i++) panel[i] = 0;
   if (interleaves(&op->weight)) interleave(panel, count, 0);
 }
 
-/* Outputs first .. first + count - 1 of a row, at most LINEAR_WIDE, from their partials. */
-static void linear_finish(
-  const gd_cpu_linear *op, const float *sums, int64_t partials, int64_t row, int64_t first, int64_t count
-) {
-  float values[LINEAR_WIDE];
-  for (int64_t f = 0; f < count; f += 8) {
-    row_sum rows[8];
-    GD_UNROLL for (int r = 0; r < 8; r++) {
-      const float *mine = sums + (f + r) * partials;
-      vf parts[GD_PARTS];
-      GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
-        parts[p] = load(mine, p * GD_WIDTH, GD_CPU_F32);
-        if (partials > GD_LANES) parts[p] += load(mine, GD_LANES + p * GD_WIDTH, GD_CPU_F32);
-      }
-      rows[r] = row_sum_of(parts);
-    }
-    sum_eight(rows, values + f);
+/* The partials of an output, those of two chains added; `apart` is from a vector of them to the next. */
+GD_INLINE row_sum linear_output(const float *sums, int64_t partials, int64_t apart) {
+  vf parts[GD_PARTS];
+  GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
+    parts[p] = load(sums, p * apart, GD_CPU_F32);
+    if (partials > GD_LANES) parts[p] += load(sums, (GD_PARTS + p) * apart, GD_CPU_F32);
   }
+  return row_sum_of(parts);
+}
+
+/* Outputs first .. first + count - 1 of a row from their sums, at most LINEAR_WIDE. */
+static void linear_finish(const gd_cpu_linear *op, float *values, int64_t row, int64_t first, int64_t count) {
   if (op->residual.data != NULL) {
     const void *residual = element(&op->residual, row, 0, first);
     for (int64_t i = 0; i < count; i += GD_WIDTH) {
@@ -117,7 +126,7 @@ static void linear_finish(
       store(values, i, GD_CPU_F32, sum);
     }
   }
-  convert(values, 0, GD_CPU_F32, element(&op->out, row, 0, first), 0, op->out.dtype, count);
+  convert(values, 0, GD_CPU_F32, linear_element(op, &op->out, row, first), 0, op->out.dtype, count);
 }
 
 /* Asks for a share of the next panel of weight, while this one is multiplied: columns first .. first + count - 1 of rows
@@ -132,33 +141,59 @@ GD_INLINE void linear_fetch(
   }
 }
 
+/* Rows go in tiles of about as many each: the few that a last one of LINEAR_ROWS might have left take as long as more. */
+GD_INLINE int64_t linear_tiles(int64_t rows) { return (rows + LINEAR_ROWS - 1) / LINEAR_ROWS; }
+
 /* Adds columns column .. column + depth - 1, at most LINEAR_PANEL_DEPTH of which memory->x holds `rows` rows, to the
- * partials of features first .. first + count - 1, at most memory->wide. */
+ * partials of features first .. first + count - 1, at most memory->wide. Beyond the last feature a panel holds anything. */
 static void linear_columns(
   const gd_cpu_linear *op, const linear_memory *memory, int64_t rows, int64_t first, int64_t count, int64_t column,
   int64_t depth, const uint32_t *stop
 ) {
-  int64_t partials = memory->partials;
+  int64_t tiles = linear_tiles(rows), apart = LINEAR_DEPTH + LINEAR_GAP;
   for (int64_t f = 0; f < count && !gd_cpu_stopped(stop); f += LINEAR_FEATURES) {
-    int64_t at = 0;
+    int64_t at = 0, features = least(LINEAR_FEATURES, count - f);
     do {
       int64_t part = least(LINEAR_DEPTH, depth - at), padded = (part + GD_LANES - 1) / GD_LANES * GD_LANES;
-      for (int64_t k = 0; k < LINEAR_FEATURES; k++) {
-        float *panel = memory->weight + k * (LINEAR_DEPTH + LINEAR_GAP);
-        expand(&op->weight, least(first + f + k, op->out_features - 1), column + at, part, panel);
-        for (int64_t i = part; i < padded; i++) panel[i] = 0;
+      expand(&op->weight, first + f, features, column + at, part, memory->weight, apart);
+      for (int64_t k = 0; k < features; k++) {
+        for (int64_t i = part; i < padded; i++) memory->weight[k * apart + i] = 0;
       }
       int at_end = at + part == depth;
-      for (int64_t r = 0; r < rows; r += LINEAR_ROWS) {
+      for (int64_t tile = 0; tile < tiles; tile++) {
+        int64_t row = tile * rows / tiles, end = (tile + 1) * rows / tiles;
         linear_fetch(
-          &op->weight, at_end ? first + f + LINEAR_FEATURES : first + f, at_end ? column : column + at + part, part,
-          r / LINEAR_ROWS, (rows + LINEAR_ROWS - 1) / LINEAR_ROWS);
+          &op->weight, at_end ? first + f + LINEAR_FEATURES : first + f, at_end ? column : column + at + part, part, tile,
+          tiles);
         linear_rows(
-          memory, memory->x + r * memory->x_stride + at, memory->sums + (r * memory->wide + f) * partials, padded,
-          column + at == 0, least(LINEAR_ROWS, rows - r));
+          memory, memory->x + row * memory->x_stride + at, linear_sums(memory, tile, f / LINEAR_FEATURES), padded,
+          column + at == 0, end - row);
       }
       at += part;
     } while (at < depth);
+  }
+}
+
+/* Features first .. first + count - 1 of `rows` rows from `from` on, from their partials. */
+static void linear_outputs(
+  const gd_cpu_linear *op, const linear_memory *memory, int64_t from, int64_t rows, int64_t first, int64_t count
+) {
+  float values[LINEAR_WIDE];
+  int64_t tiles = linear_tiles(rows);
+  for (int64_t tile = 0; tile < tiles; tile++) {
+    int64_t row = tile * rows / tiles, end = (tile + 1) * rows / tiles;
+    for (int64_t r = row; r < end; r++) {
+      for (int64_t f = 0; f < count; f += 8) {
+        row_sum sums[8];
+        GD_UNROLL for (int64_t k = 0; k < 8; k++) {
+          const float *own = linear_sums(memory, tile, (f + k) / LINEAR_FEATURES);
+          int64_t place = (r - row) * LINEAR_FEATURES + (f + k) % LINEAR_FEATURES;
+          sums[k] = linear_output(own + place * GD_WIDTH, memory->partials, LINEAR_TILE);
+        }
+        sum_eight(sums, values + f);
+      }
+      linear_finish(op, values, from + r, first, count);
+    }
   }
 }
 
@@ -187,9 +222,7 @@ static void linear_many(
         linear_columns(op, memory, rows, first, count, column, depth, stop);
         column += depth;
       } while (column < columns && !gd_cpu_stopped(stop));
-      for (int64_t r = 0; r < rows; r++) {
-        linear_finish(op, memory->sums + r * memory->wide * memory->partials, memory->partials, row + r, first, count);
-      }
+      linear_outputs(op, memory, row, rows, first, count);
     }
   }
 }
@@ -208,18 +241,30 @@ static void linear_one(
   for (int64_t first = begin; first < end && !gd_cpu_stopped(stop); first += LINEAR_NARROW) {
     int64_t count = least(LINEAR_NARROW, end - first);
     linear_dots(&op->weight, first, count, memory->x, groups, memory->sums);
-    linear_finish(op, memory->sums, memory->partials, 0, first, count);
+    float values[LINEAR_NARROW];
+    for (int64_t f = 0; f < count; f += 8) {
+      row_sum sums[8];
+      GD_UNROLL for (int k = 0; k < 8; k++) {
+        sums[k] = linear_output(memory->sums + (f + k) * memory->partials, memory->partials, GD_WIDTH);
+      }
+      sum_eight(sums, values + f);
+    }
+    linear_finish(op, values, 0, first, count);
   }
 }
 
-static void linear(const void *params, int64_t begin, int64_t end, void *scratch, const uint32_t *stop) {
-  const gd_cpu_linear *op = params;
+/* Features first .. last - 1 of all rows. */
+static void linear_features(const gd_cpu_linear *op, int64_t first, int64_t last, void *scratch, const uint32_t *stop) {
   char *take = scratch;
   linear_memory memory = {.partials = is_packed(&op->weight) ? 2 * GD_LANES : GD_LANES};
   memory.x = scratch_take(&take, LINEAR_PANEL);
   memory.weight = scratch_take(&take, LINEAR_FEATURES * (LINEAR_DEPTH + LINEAR_GAP));
   memory.sums = scratch_take(&take, LINEAR_SUMS);
-  int64_t first = begin * LINEAR_BLOCK, last = least(end * LINEAR_BLOCK, op->out_features);
   if (op->rows == 1 && op->weight.columns <= LINEAR_DOT_COLUMNS) linear_one(op, &memory, first, last, stop);
   else linear_many(op, &memory, first, last, stop);
+}
+
+static void linear(const void *params, int64_t begin, int64_t end, void *scratch, const uint32_t *stop) {
+  const gd_cpu_linear *op = params;
+  linear_features(op, begin * LINEAR_BLOCK, least(end * LINEAR_BLOCK, op->out_features), scratch, stop);
 }

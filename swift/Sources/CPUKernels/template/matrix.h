@@ -68,42 +68,59 @@ static int interleaves(const gd_cpu_matrix *matrix) {
   }
 }
 
-/* Elements first .. first + count - 1 of a packed row, in the order of lanes; both are multiples of a group, and count is
- * at most MATRIX_DEPTH. */
-enum { MATRIX_DEPTH = 1024 };
+/* Elements first .. first + count - 1 of rows row .. row + rows - 1 of a packed matrix, in the order of lanes, each row `apart`
+ * floats after the one before; first and count are multiples of a group, count is at most MATRIX_DEPTH and rows at most
+ * MATRIX_ROWS. */
+enum { MATRIX_DEPTH = 1024, MATRIX_ROWS = 4, MATRIX_GROUPS = MATRIX_DEPTH / MATRIX_LEAST_GROUP };
 GD_INLINE void expand_packed(
-  const gd_cpu_matrix *matrix, int64_t row, int64_t first, int64_t count, float *out, unpacking packed
+  const gd_cpu_matrix *matrix, int64_t row, int64_t rows, int64_t first, int64_t count, float *out, int64_t apart,
+  unpacking packed
 ) {
-  float scales[MATRIX_DEPTH / MATRIX_LEAST_GROUP], biases[MATRIX_DEPTH / MATRIX_LEAST_GROUP];
+  float scales[MATRIX_ROWS * MATRIX_GROUPS], biases[MATRIX_ROWS * MATRIX_GROUPS];
   int64_t group = packed.group, groups = count / group;
-  packed.scales(matrix, (row * matrix->columns + first) / group, groups, scales, biases);
-  const uint8_t *from = (const uint8_t *)matrix_row(matrix, row);
-  uint8_t last[MATRIX_LARGEST_GROUP + MATRIX_BEYOND];
-  int64_t run = first / GD_LANES;
-  for (int64_t g = 0; g < groups; g++) {
-    if (packed.reads_beyond && g == groups - 1) {
-      from = __builtin_memcpy(last, from + run * 2 * packed.bits, (size_t)(group * packed.bits / 8));
-      run = 0;
-    }
-    factors values = packed.factors(&scales[g], &biases[g], packed.bits);
-    for (int64_t i = 0; i < group; i += GD_LANES, run++) {
-      GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
-        store(out, g * group + i + p * GD_WIDTH, GD_CPU_F32, packed.values(from, run, 0, p, values, packed.bits));
+  /* Those of whole rows follow one another: a row's may be less than a vector. */
+  int are_whole = count == matrix->columns;
+  if (are_whole) packed.scales(matrix, row * groups, rows * groups, scales, biases);
+  for (int64_t r = 0; r < rows; r++, out += apart) {
+    float *scale = scales + r * groups, *bias = biases + r * groups;
+    if (!are_whole) packed.scales(matrix, ((row + r) * matrix->columns + first) / group, groups, scale, bias);
+    const uint8_t *from = (const uint8_t *)matrix_row(matrix, row + r);
+    uint8_t last[MATRIX_LARGEST_GROUP + MATRIX_BEYOND];
+    int64_t run = first / GD_LANES;
+    for (int64_t g = 0; g < groups; g++) {
+      if (packed.reads_beyond && g == groups - 1) {
+        from = __builtin_memcpy(last, from + run * 2 * packed.bits, (size_t)(group * packed.bits / 8));
+        run = 0;
+      }
+      factors values = packed.factors(&scale[g], &bias[g], packed.bits);
+      for (int64_t i = 0; i < group; i += 2 * GD_LANES, run += 2) {
+        GD_UNROLL for (int p = 0; p < 2 * GD_PARTS; p++) {
+          vf elements = packed.values(from, run, p / GD_PARTS, p % GD_PARTS, values, packed.bits);
+          store(out, g * group + i + p * GD_WIDTH, GD_CPU_F32, elements);
+        }
       }
     }
   }
 }
 
-/* Elements first .. first + count - 1 of a row, at most MATRIX_DEPTH. Of a packed matrix both are multiples of a group, and
- * the order within GD_LANES is that of lanes. */
-static void expand(const gd_cpu_matrix *matrix, int64_t row, int64_t first, int64_t count, float *out) {
+/* Elements first .. first + count - 1 of `rows` rows, at most MATRIX_DEPTH of at most MATRIX_ROWS. Of a packed matrix first
+ * and count are multiples of a group, and the order within GD_LANES is that of lanes. */
+static void expand(
+  const gd_cpu_matrix *matrix, int64_t row, int64_t rows, int64_t first, int64_t count, float *out, int64_t apart
+) {
   matrix_layout layout = layout_of(matrix);
   switch (layout.unpacking) {
-#define GD_CASE_EXPAND(UNPACKING, FAMILY, BITS) \
-  case UNPACKING: return expand_packed(matrix, row, first, count, out, GD_UNPACKING(FAMILY, BITS, layout.elements));
+#define GD_CASE_EXPAND(UNPACKING, FAMILY, BITS)                                \
+  case UNPACKING: {                                                            \
+    unpacking packed = GD_UNPACKING(FAMILY, BITS, layout.elements);            \
+    return expand_packed(matrix, row, rows, first, count, out, apart, packed); \
+  }
     GD_CPU_UNPACKINGS(GD_CASE_EXPAND)
 #undef GD_CASE_EXPAND
-    default: return convert(matrix_row(matrix, row), first, layout.dtype, out, 0, GD_CPU_F32, count);
+    default:
+      for (int64_t r = 0; r < rows; r++) {
+        convert(matrix_row(matrix, row + r), first, layout.dtype, out + r * apart, 0, GD_CPU_F32, count);
+      }
   }
 }
 

@@ -101,6 +101,33 @@ public func encodeSiluMul(_ target: UInt64, _ op: UnsafePointer<gd_silu_mul>?) -
   encode(op, into: target)
 }
 
+extension gd_route {
+  static var opName: StaticString { "route" }
+}
+
+@_cdecl("gd_encode_route")
+public func encodeRoute(_ target: UInt64, _ op: UnsafePointer<gd_route>?) -> gd_status {
+  encode(op, into: target)
+}
+
+extension gd_expert_linear {
+  static var opName: StaticString { "expertLinear" }
+}
+
+@_cdecl("gd_encode_expert_linear")
+public func encodeExpertLinear(_ target: UInt64, _ op: UnsafePointer<gd_expert_linear>?) -> gd_status {
+  encode(op, into: target)
+}
+
+extension gd_combine_experts {
+  static var opName: StaticString { "combineExperts" }
+}
+
+@_cdecl("gd_encode_combine_experts")
+public func encodeCombineExperts(_ target: UInt64, _ op: UnsafePointer<gd_combine_experts>?) -> gd_status {
+  encode(op, into: target)
+}
+
 extension gd_copy_slots {
   static var opName: StaticString { "copySlots" }
 }

@@ -1,13 +1,23 @@
 import CGatedDelta
 import GatedDeltaTypes
 
-/// The arguments of one matrix, [rows, columns]: `linear` multiplies by it, `embedding` takes rows of it.
+/// The arguments of one matrix, [rows, columns], or of one an expert, [experts, rows, columns]: `linear` multiplies by it,
+/// `embedding` takes rows of it.
 struct MatrixArguments {
   /// 0: what dtypes and shapes leave.
   let format: UInt32
   let weight, scales, biases: gd_tensor
   /// The names of the dimensions, for messages.
   let layout, wordLayout, groupLayout, columnsName: StaticString
+  /// The number of matrices, if there is a dimension of them before the rows.
+  var experts: UInt32?
+
+  var rank: Int { experts == nil ? 2 : 3 }
+
+  /// The dimensions of a tensor with so many elements for a row.
+  func dims(_ rows: UInt32, _ elements: UInt32) -> Dims {
+    experts.map { Dims($0, rows, elements) } ?? Dims(rows, elements)
+  }
 }
 
 extension Validator {
@@ -54,7 +64,7 @@ extension Validator {
       throw Failure(
         .invalidArgument, argument: "scales", expected: "a tensor, since weight is of packed words", received: "none")
     default:
-      let values = try input(given.weight, "weight", Dims(rows, columns), given.layout, .floats, .bytes)
+      let values = try input(given.weight, "weight", given.dims(rows, columns), given.layout, .floats, .bytes)
       throw Failure(.dtype, argument: "weight", expected: DTypes.floats.names, received: values.dtype.name)
     }
   }
@@ -71,16 +81,16 @@ extension Validator {
       throw Failure(
         .dtype, argument: "weight", expected: "u32, since there are scales", received: Self.dtypeName(given.weight))
     }
-    let groups = try dims(given.scales, "scales", given.groupLayout, rank: 2)
-    func isGrouped(_ format: WeightFormat) -> Bool { Int(groups[1]) &* format.layout.elements == Int(columns) }
+    let groups = try dims(given.scales, "scales", given.groupLayout, rank: given.rank)
+    func isGrouped(_ format: WeightFormat) -> Bool { Int(groups[given.rank &- 1]) &* format.layout.elements == Int(columns) }
     guard columns > 0, Self.affineFormats.contains(where: isGrouped) else {
       throw Failure(
         .shape, argument: "scales",
         expected: "\(given.groupLayout) of \(columns) \(given.columnsName), with a group of 32, 64 or 128",
         received: groups.text)
     }
-    let words = try dims(given.weight, "weight", given.wordLayout, rank: 2)
-    let format = Self.affineFormats.first { isGrouped($0) && $0.layout.stored(columns: Int(columns)) == Int(words[1]) }
+    let words = try dims(given.weight, "weight", given.wordLayout, rank: given.rank)
+    let format = Self.affineFormats.first { isGrouped($0) && $0.layout.stored(columns: Int(columns)) == Int(words[given.rank &- 1]) }
     guard let format else {
       throw Failure(
         .shape, argument: "weight",
@@ -105,9 +115,9 @@ extension Validator {
         expected: "a multiple of \(layout.elements) \(given.columnsName), as \(format.publicName) has", received: "\(columns)")
     }
     let weight = try input(
-      given.weight, "weight", Dims(rows, UInt32(clamping: layout.stored(columns: Int(columns)))),
+      given.weight, "weight", given.dims(rows, UInt32(clamping: layout.stored(columns: Int(columns)))),
       layout.isPacked ? given.wordLayout : given.layout, DTypes(layout.dtype), .bytes)
-    let companions = Dims(rows, columns / UInt32(layout.elements))
+    let companions = given.dims(rows, columns / UInt32(layout.elements))
     var scales, biases: TensorView?
     if layout.scales != .none {
       scales = try input(given.scales, "scales", companions, given.groupLayout, DTypes(layout.scales), .bytes)
@@ -117,7 +127,7 @@ extension Validator {
       biases = try input(given.biases, "biases", companions, given.groupLayout, dtypes ?? DTypes(layout.biases), .bytes)
     }
     return Matrix(
-      format: format, rows: Int(rows), columns: Int(columns), weight: weight, scales: scales, biases: biases)
+      format: format, rows: Int(rows) &* Int(given.experts ?? 1), columns: Int(columns), weight: weight, scales: scales, biases: biases)
   }
 
   private static func dtypeName(_ tensor: gd_tensor) -> String {

@@ -77,6 +77,14 @@ extension Attention.Options {
   }
 }
 
+extension Route.Options {
+  init(_ given: gd_route) throws(Failure) {
+    self.init(
+      normalize: try Check.boolean(given.normalize, "normalize")
+    )
+  }
+}
+
 extension CommitGatedDelta.Options {
   init(_ given: gd_commit_gated_delta) throws(Failure) {
     self.init(

@@ -88,6 +88,7 @@ struct DTypes: OptionSet {
   static let f16 = DTypes(rawValue: 1 << 2)
   static let bf16 = DTypes(rawValue: 1 << 3)
   static let u32 = DTypes(rawValue: 1 << 5)
+  static let id32 = DTypes(rawValue: 1 << 6)
   static let floats: DTypes = [.f32, .f16, .bf16]
 
   init(rawValue: UInt8) { self.rawValue = rawValue }

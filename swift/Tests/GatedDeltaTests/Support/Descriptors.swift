@@ -178,6 +178,44 @@ extension Fixture {
     return op
   }
 
+  func route(tokens: Int = 3, experts: Int = 8, chosen: Int = 2) throws -> gd_route {
+    var op = gd_route()
+    op.size = UInt32(MemoryLayout<gd_route>.size)
+    op.version = 1
+    op.normalize = 1
+    op.logits = try tensor(.bf16, tokens, experts)
+    op.ids = try tensor(.id32, tokens, chosen)
+    op.weights = try tensor(.f32, tokens, chosen)
+    return op
+  }
+
+  /// Of 4 bits in groups of 64, with a row of x for each expert.
+  func expertLinear(tokens: Int = 3, chosen: Int = 2) throws -> gd_expert_linear {
+    var op = gd_expert_linear()
+    op.size = UInt32(MemoryLayout<gd_expert_linear>.size)
+    op.version = 1
+    op.x = try tensor(.f16, tokens, chosen, 128)
+    op.weight = try tensor(.u32, 5, 10, 16)
+    op.scales = try tensor(.bf16, 5, 10, 2)
+    op.biases = try tensor(.bf16, 5, 10, 2)
+    op.ids = try tensor(.id32, tokens, chosen)
+    op.out = try tensor(.f32, tokens, chosen, 10)
+    return op
+  }
+
+  func combineExperts(tokens: Int = 3, chosen: Int = 2, dim: Int = 16) throws -> gd_combine_experts {
+    var op = gd_combine_experts()
+    op.size = UInt32(MemoryLayout<gd_combine_experts>.size)
+    op.version = 1
+    op.experts = try tensor(.bf16, tokens, chosen, dim)
+    op.weights = try tensor(.f32, tokens, chosen)
+    op.shared = try tensor(.f32, tokens, dim)
+    op.shared_gate = try tensor(.bf16, tokens, 1)
+    op.residual = try tensor(.bf16, tokens, dim)
+    op.out = try tensor(.bf16, tokens, dim)
+    return op
+  }
+
   /// Index data in buffers, so that it lives as long as the descriptor.
   func copySlots(slots: Int = 4, slotElements: Int = 5, reads: [Int32] = [0], writes: [Int32] = [1]) throws
     -> gd_copy_slots

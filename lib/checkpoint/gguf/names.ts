@@ -1,0 +1,76 @@
+/**
+ * The names of tensors: ggml's (gguf-py, `tensor_mapping.py`; llama.cpp, `conversion/qwen.py`) as those that mlx-lm gives the same
+ * models, because the two converters change the same tensors: norms are stored as 1 + w, and experts lie in one tensor of all.
+ */
+
+const whole: Readonly<Record<string, string>> = {
+  token_embd: "model.embed_tokens",
+  output_norm: "model.norm",
+  output: "lm_head",
+};
+
+/** Modules of a block. */
+const modules: Readonly<Record<string, string>> = {
+  attn_norm: "input_layernorm",
+  post_attention_norm: "post_attention_layernorm",
+  ffn_gate: "mlp.gate_proj",
+  ffn_up: "mlp.up_proj",
+  ffn_down: "mlp.down_proj",
+  ffn_gate_inp: "mlp.gate",
+  ffn_gate_exps: "mlp.switch_mlp.gate_proj",
+  ffn_up_exps: "mlp.switch_mlp.up_proj",
+  ffn_gate_up_exps: "mlp.switch_mlp.gate_up_proj",
+  ffn_down_exps: "mlp.switch_mlp.down_proj",
+  ffn_gate_inp_shexp: "mlp.shared_expert_gate",
+  ffn_gate_shexp: "mlp.shared_expert.gate_proj",
+  ffn_up_shexp: "mlp.shared_expert.up_proj",
+  ffn_down_shexp: "mlp.shared_expert.down_proj",
+  attn_q: "self_attn.q_proj",
+  attn_k: "self_attn.k_proj",
+  attn_v: "self_attn.v_proj",
+  attn_output: "self_attn.o_proj",
+  attn_q_norm: "self_attn.q_norm",
+  attn_k_norm: "self_attn.k_norm",
+  attn_qkv: "linear_attn.in_proj_qkv",
+  attn_gate: "linear_attn.in_proj_z",
+  ssm_in: "linear_attn.in_proj_qkvz",
+  ssm_alpha: "linear_attn.in_proj_a",
+  ssm_beta: "linear_attn.in_proj_b",
+  ssm_ba: "linear_attn.in_proj_ba",
+  ssm_conv1d: "linear_attn.conv1d",
+  ssm_norm: "linear_attn.norm",
+  ssm_out: "linear_attn.out_proj",
+};
+
+/** Tensors of a block that are no module's weight. */
+const tensors: Readonly<Record<string, string>> = {
+  ssm_a: "linear_attn.ssm_a",
+  "ssm_dt.bias": "linear_attn.dt_bias",
+};
+
+const ofWeights = (names: Readonly<Record<string, string>>) => Object.entries(names).map(([from, to]) => [`${from}.weight`, `${to}.weight`] as const);
+const ofWhole = new Map<string, string>(ofWeights(whole));
+const ofBlock = new Map<string, string>([...ofWeights(modules), ...Object.entries(tensors)]);
+const reversed = (names: ReadonlyMap<string, string>) => new Map([...names].map(([from, to]) => [to, from]));
+const [toWhole, toBlock] = [reversed(ofWhole), reversed(ofBlock)];
+
+/**
+ * The name of a tensor in the layout of mlx-lm; its own, if it is of no known part.
+ *
+ * @param layers the number of blocks before those that predict several tokens, whose tensors are named as `mtp.…`.
+ */
+export function checkpointName(name: string, layers: number): string {
+  const [, block, part] = /^blk\.(0|[1-9]\d{0,5})\.(.+)$/.exec(name) ?? [];
+  if (block === undefined || part === undefined) return ofWhole.get(name) ?? name;
+  if (Number(block) >= layers) return `mtp.${name}`;
+  const known = ofBlock.get(part);
+  return known === undefined ? name : `model.layers.${block}.${known}`;
+}
+
+/** The name in the file of a tensor that {@link checkpointName} names, for messages. */
+export function ggmlName(name: string): string {
+  const [, layer, part] = /^model\.layers\.(\d+)\.(.+)$/.exec(name) ?? [];
+  if (layer === undefined || part === undefined) return toWhole.get(name) ?? name;
+  const known = toBlock.get(part);
+  return known === undefined ? name : `blk.${layer}.${known}`;
+}

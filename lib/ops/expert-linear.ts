@@ -1,0 +1,53 @@
+import type { WeightFormat } from "../native/options.ts";
+import type { Tensor } from "../tensor/tensor.ts";
+import { makeOp } from "./op.ts";
+import type { Op } from "./op.ts";
+
+/** Arguments of {@link expertLinear}. Dimensions are called tokens, k, experts, inFeatures and outFeatures. */
+export interface ExpertLinearArguments {
+  /** `[tokens, inFeatures]`, a row for all experts of a token, or `[tokens, k, inFeatures]`, a row for each; f32, f16 or bf16. */
+  readonly x: Tensor;
+  /** How `weight` is stored. @default what the dtypes and shapes of `weight`, `scales` and `biases` say */
+  readonly weightFormat?: WeightFormat | undefined;
+  /**
+   * `[experts, outFeatures, inFeatures]`, any float dtype; or, with `scales` and `biases`, the u32 words
+   * `[experts, outFeatures, inFeatures · bits / 32]` of quantised matrices. Contiguous; 1 … 4096 experts.
+   */
+  readonly weight: Tensor;
+  /** `[experts, outFeatures, inFeatures / group]`, f32, f16 or bf16, contiguous; group is 32, 64 or 128. Given with `biases`. */
+  readonly scales?: Tensor | undefined;
+  /** Shaped as `scales`, and of its dtype. */
+  readonly biases?: Tensor | undefined;
+  /** `[tokens, k]`, id32, contiguous: each 0 … experts − 1, in any order and as often as wanted. */
+  readonly ids: Tensor<"id32">;
+  /** Written: `[tokens, k, outFeatures]`, the dtype of `x` or f32. */
+  readonly out: Tensor;
+}
+
+/**
+ * {@link linear} by the matrices of each token's experts, accumulated in float32 and rounded once:
+ *
+ * ```math
+ * out_{t,j,o} = \sum_i x_{t,j,i} \, w_{ids_{t,j},o,i}
+ * ```
+ *
+ * Each row has the bits that `linear` gives for that row of `x` and that expert's matrix, so they depend neither on the other
+ * tokens nor on the other experts. Each matrix that some row wants is read once, whatever the number of its rows.
+ *
+ * The ids are read when the op runs, from where {@link route} left them; the op checks them then. One that is no expert
+ * makes its row of `out` zeros, and fails the submission with a {@link BoundsError} once all of its ops have run.
+ *
+ * `x` and `out` may be strided views with free token and rank strides. `out` overlaps nothing. Gate and up projections of
+ * one matrix give an `out` whose halves {@link siluMul} takes as they are: `out.narrow(2, 0, size)`, `out.narrow(2, size, size)`.
+ *
+ * @throws {GatedDeltaError} that names the argument: at this call if one is missing, unknown or of the wrong type; when the
+ *   op is encoded if shapes, dtypes or memory do not fit. Nothing is written then. {@link BoundsError}, for ids, from what
+ *   waits for the submission.
+ * @example
+ * device.run(expertLinear({ x, weight: down.weight, scales: down.scales, biases: down.biases, ids, out }));
+ * @see `Qwen3_5MoeExperts` (transformers, `modeling_qwen3_5_moe.py`)
+ * @see `mlx.nn.QuantizedSwitchLinear` (mlx-lm, `mlx_lm/models/switch_layers.py`)
+ */
+export function expertLinear(args: ExpertLinearArguments): Op {
+  return makeOp("expertLinear", args);
+}

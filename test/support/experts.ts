@@ -1,0 +1,51 @@
+/** Random matrices of experts in any weight format. */
+import type { FloatDType, Tensor, WeightFormat } from "../../lib/index.ts";
+import { weightLayouts } from "../../lib/native/weight-formats.ts";
+import { dequantise } from "../reference/quantised.ts";
+import { reshape } from "../reference/tensor.ts";
+import type { Reference } from "../reference/tensor.ts";
+import { fill } from "./cases.ts";
+import type { Layouts } from "./layouts.ts";
+import { placeQuantised, randomQuantised } from "./quantised.ts";
+import type { Random } from "./random.ts";
+
+/** The arguments of `expertLinear` that are the matrices, or of `linear` that are one of them. */
+export interface PlacedMatrices {
+  readonly weightFormat: WeightFormat;
+  readonly weight: Tensor;
+  readonly scales?: Tensor;
+  readonly biases?: Tensor;
+}
+
+/** Matrices of experts. */
+export interface ExpertMatrices {
+  /** `[experts, outFeatures, inFeatures]`: their elements. */
+  readonly values: Reference;
+  place(layouts: Layouts): PlacedMatrices;
+  /** The arguments of one expert's matrix. */
+  of(placed: PlacedMatrices, expert: number): PlacedMatrices;
+}
+
+/** Random matrices `[experts, outFeatures, inFeatures]`, whose elements are about 1 / sqrt(inFeatures) large. */
+export function expertMatrices(random: Random, weightFormat: WeightFormat, shape: readonly [number, number, number], scales = random.pick(["f32", "f16", "bf16"] as const)): ExpertMatrices {
+  const [experts, features, columns] = shape;
+  const { bits, elements } = weightLayouts[weightFormat];
+  const split = (tensor: Tensor) => tensor.reshape([experts, features, tensor.shape[1]!]);
+  const of = ({ weightFormat: format, ...tensors }: PlacedMatrices, expert: number): PlacedMatrices => ({
+    weightFormat: format,
+    ...(Object.fromEntries(Object.entries(tensors).map(([name, tensor]) => [name, (tensor as Tensor).slice(expert, expert + 1).reshape(tensor.shape.slice(1))])) as { weight: Tensor }),
+  });
+  if (bits === undefined) {
+    const values = fill([...shape], weightFormat as FloatDType, () => random.normal() / Math.sqrt(columns));
+    return { values, of, place: (layouts) => ({ weightFormat, weight: layouts.packed("weight", weightFormat as FloatDType, values) }) };
+  }
+  const packed = randomQuantised(random, [experts * features, columns], bits, elements, scales);
+  return {
+    values: reshape(dequantise(packed), shape),
+    of,
+    place: (layouts) => {
+      const placed = placeQuantised(layouts, packed, scales);
+      return { weightFormat, weight: split(placed.weight), scales: split(placed.scales), biases: split(placed.biases) };
+    },
+  };
+}

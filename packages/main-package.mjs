@@ -16,9 +16,11 @@ const copied = ["README.md", "LICENSE", "CHANGELOG.md", "lib", ...demonstrated];
 
 /**
  * Declarations of types from outside. A consumer's `lib` may be older than `using` and Float16Array, and it may have neither
- * the DOM's types nor Bun's, of which one is named; an interface declared twice is one.
+ * the DOM's types nor Bun's, of which a few are named; an interface declared twice is one.
  */
-const globals = "/** In full where the DOM's, Node's or Bun's types are. */\ninterface AbortSignal {\n  readonly aborted: boolean;\n}\n";
+const globals = ["AbortSignal {\n  readonly aborted: boolean;", "Request {\n  readonly method: string;", "Response {\n  readonly status: number;"]
+  .map((declaration) => `/** In full where the DOM's, Node's or Bun's types are. */\ninterface ${declaration}\n}\n`)
+  .join("");
 
 /** The lines that bring these in, at the head of an entry in dist/. */
 function references(entry) {

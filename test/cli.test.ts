@@ -15,7 +15,7 @@ describe("gated-delta", () => {
     for (const args of [[], ["prove"], ["__proto__"], ["-x"]]) {
       const { status, out, errors } = gatedDelta(args);
       expect([status, out]).toEqual([2, ""]);
-      for (const command of ["demo", "doctor", "generate", "verify", "--help"]) expect(errors).toContain(command);
+      for (const command of ["demo", "doctor", "generate", "serve", "verify", "--help"]) expect(errors).toContain(command);
       expect(errors.trimEnd().split("\n")).toHaveLength(1);
     }
   });
@@ -43,6 +43,10 @@ describe("gated-delta", () => {
     [["generate", "folder"], "one prompt"],
     [["generate", "folder", "a", "b"], "one prompt"],
     [["generate", "folder", "a", "--temperature", "hot"], "--temperature"],
+    [["serve"], "one model"],
+    [["serve", "folder", "--port", "65536"], "--port: expected a number from 0 to 65535"],
+    [["serve", "folder", "--sessions", "0"], "--sessions"],
+    [["serve", "folder", "--dtype", "f64"], "--dtype"],
     [["generate", "folder", "a", "--context", "0"], "--context"],
     [["generate", "folder", "a", "--dtype", "f64"], "--dtype"],
     [["generate", "folder", "a", "--weights", "disk"], "--weights: expected copied or mapped"],

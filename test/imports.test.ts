@@ -22,6 +22,7 @@ const floors = [
   ["states"],
   ["layer"],
   ["model"],
+  ["server"],
   ["cli"],
   ["ggml", "index"],
 ];

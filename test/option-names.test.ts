@@ -8,6 +8,7 @@ import { membersOf } from "../lib/arguments/members.ts";
 import * as ggml from "../lib/ggml.ts";
 import * as api from "../lib/index.ts";
 import * as models from "../lib/model.ts";
+import * as servers from "../lib/server.ts";
 import { makeOp, soundArguments } from "./support/arguments.ts";
 import type { OpName } from "./support/arguments.ts";
 import { openDevice, thrownBy } from "./support/devices.ts";
@@ -73,6 +74,8 @@ const cases: Record<string, [sound: object, call: Call]> = {
   "ModelText#chat": [{ addGenerationPrompt: true }, (given) => model.text.chat([{ role: "user", content: "a" }], given)],
   "ChatTemplate#render": [{ addGenerationPrompt: true }, (given) => model.text.template.render([{ role: "user", content: "a" }], given)],
   "ChatTemplate#pieces": [{ addGenerationPrompt: true }, (given) => model.text.template.pieces([{ role: "user", content: "a" }], given)],
+  createHandler: [{ name: "a" }, (given) => servers.createHandler(model, given)],
+  "createHandler: limits": [{ queue: 1 }, (limits) => servers.createHandler(model, { limits })],
   "Tokenizer#encode": [{ addSpecialTokens: false }, (given) => model.text.tokenizer.encode("a", given)],
   "Tokenizer#decode": [{ specialTokens: true }, (given) => model.text.tokenizer.decode([1], given)],
   "Tokenizer#detokenizer": [{ specialTokens: true }, (given) => model.text.tokenizer.detokenizer(given)],
@@ -109,7 +112,7 @@ const constructed = ["PrefixCache"];
 /** The names of all public functions, constructors and methods. */
 function publicFunctions(): string[] {
   const found = new Set<string>();
-  for (const [name, value] of Object.entries({ ...api, ...models, ...ggml })) {
+  for (const [name, value] of Object.entries({ ...api, ...models, ...servers, ...ggml })) {
     if (typeof value !== "function") continue;
     if (!/^class\b/.test(Function.prototype.toString.call(value))) found.add(name);
     else if (!(value.prototype instanceof Error) && (value as unknown) !== Error) {

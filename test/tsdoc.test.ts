@@ -6,7 +6,7 @@ import { exportsOf, propertiesOf } from "./support/tsdoc.ts";
 import type { Exported, Member } from "./support/tsdoc.ts";
 
 const lib = join(import.meta.dir, "..", "lib");
-const modules = { "gated-delta": "index.ts", "gated-delta/ggml": "ggml.ts", "gated-delta/model": "model.ts" };
+const modules = { "gated-delta": "index.ts", "gated-delta/ggml": "ggml.ts", "gated-delta/model": "model.ts", "gated-delta/server": "server.ts" };
 const everything = Object.values(modules).flatMap((file) => exportsOf(join(lib, file)));
 const members = everything.flatMap((one) => one.members.map((member) => ({ one, member, where: `${one.name}.${member.name}` })));
 /** Functions that make ops. */

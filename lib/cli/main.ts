@@ -25,6 +25,10 @@ const commands: Readonly<Record<string, { readonly summary: string; readonly loa
     summary: "answer a prompt with a model, token by token",
     load: async () => (await import("./generate.ts")).generate,
   },
+  serve: {
+    summary: "serve a model to clients of OpenAI's and Anthropic's APIs",
+    load: async () => (await import("./serve.ts")).serve,
+  },
   verify: {
     summary: "check models and mixers in every way that they can run",
     load: async () => (await import("./verify.ts")).verify,

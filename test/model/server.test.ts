@@ -29,20 +29,21 @@ test("50 clients share steps and beginnings; some leave; each gets its own answe
   try {
     const system = { role: "system", content: "Be brief, and name three things of each kind. ".repeat(3) };
     const messages = (i: number) => [system, { role: "user", content: `Question ${i % 25}: ${"abc".repeat(i % 5)}?` }];
-    const stats = async () => (await (await fetch(url)).json()) as { freeStates: number; cached: number; hits: number; steps: number };
+    const stats = async () => (await (await fetch(new URL("/stats", url))).json()) as { freeStates: number; cached: number; hits: number; steps: number };
     const before = await stats();
     const answers = await Promise.all(
       Array.from({ length: 50 }, async (_, i) => {
         const leaving = i % 5 === 4;
         const controller = new AbortController();
-        const body = JSON.stringify({ messages: messages(i), maxTokens: 24, user: i % 2 === 0 ? "even" : "odd" });
-        const response = await fetch(new URL("/chat", url), { method: "POST", body, signal: controller.signal });
+        const body = JSON.stringify({ messages: messages(i), max_tokens: 24, stream: leaving, temperature: 0, user: i % 2 === 0 ? "even" : "odd" });
+        const response = await fetch(new URL("/v1/chat/completions", url), { method: "POST", body, signal: controller.signal });
         expect(response.status).toBe(200);
-        if (!leaving) return await response.text();
+        if (!leaving) return ((await response.json()) as { choices: { message: { content: string } }[] }).choices[0]!.message.content;
         const reader = response.body!.getReader();
         const { value } = await reader.read();
         controller.abort();
-        return new TextDecoder().decode(value);
+        const deltas = new TextDecoder().decode(value).matchAll(/"content":("(?:[^"\\]|\\.)*")/g);
+        return [...deltas].map(([, text]) => JSON.parse(text!) as string).join("");
       }),
     );
     const after = await stats();
@@ -57,7 +58,7 @@ test("50 clients share steps and beginnings; some leave; each gets its own answe
       if (i % 5 === 4) expect(expected.startsWith(answer.replace(/\ufffd*$/, ""))).toBe(true);
       else expect(answer).toBe(expected);
     }
-    expect((await fetch(new URL("/chat", url), { method: "POST", body: `{"messages":5}` })).status).toBe(400);
+    expect((await fetch(new URL("/v1/chat/completions", url), { method: "POST", body: `{"messages":5}` })).status).toBe(400);
     // The memory of clients that left is free; the cache holds the rest.
     const deadline = performance.now() + 60_000;
     let last = await stats();

@@ -1,0 +1,93 @@
+/** How many requests are answered at a time, and which wait. */
+import { Problem } from "./problem.ts";
+
+export interface AdmissionLimits {
+  readonly concurrent: number;
+  readonly queue: number;
+  readonly queueSeconds: number;
+}
+
+/** Gives requests their turn, first come first served. */
+export class Admission {
+  readonly #limits: AdmissionLimits;
+  #working = 0;
+  /** Those that wait, in the order of their arrival. */
+  readonly #waiting = new Set<() => void>();
+  #closed = false;
+  #emptied: (() => void) | undefined;
+
+  constructor(limits: AdmissionLimits) {
+    this.#limits = limits;
+  }
+
+  get active(): number {
+    return this.#working + this.#waiting.size;
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  /**
+   * Waits for a turn.
+   *
+   * @returns ends it; to be called once.
+   * @throws {Problem} if too many wait, the wait gets too long, or no more are let in; the signal's reason.
+   */
+  async enter(signal: AbortSignal): Promise<() => void> {
+    const { concurrent, queue, queueSeconds } = this.#limits;
+    signal.throwIfAborted();
+    if (this.#closed) throw new Problem("overloaded", "the server is about to end", { retryAfter: 5 });
+    if (this.#working >= concurrent) {
+      if (this.#waiting.size >= queue) throw new Problem("overloaded", `${this.#waiting.size} requests are waiting already`, { retryAfter: 5 });
+      await this.#turn(signal, queueSeconds);
+    }
+    this.#working++;
+    return () => {
+      this.#working--;
+      this.#next();
+    };
+  }
+
+  /** Lets no more in. Resolves when all have left. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    if (this.active === 0) return;
+    const before = this.#emptied;
+    await new Promise<void>((resolve) => {
+      this.#emptied = () => {
+        before?.();
+        resolve();
+      };
+    });
+  }
+
+  #turn(signal: AbortSignal, seconds: number): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const done = (): void => {
+        clearTimeout(timer);
+        signal.removeEventListener("abort", left);
+        this.#waiting.delete(begin);
+      };
+      const begin = (): void => {
+        done();
+        resolve();
+      };
+      const fail = (reason: unknown): void => {
+        done();
+        reject(reason);
+        this.#next();
+      };
+      const left = (): void => fail(signal.reason);
+      const timer = setTimeout(() => fail(new Problem("overloaded", `no turn came within ${seconds} s`, { retryAfter: Math.ceil(seconds) })), 1000 * seconds);
+      signal.addEventListener("abort", left);
+      this.#waiting.add(begin);
+    });
+  }
+
+  #next(): void {
+    const [first] = this.#waiting;
+    if (first !== undefined && this.#working < this.#limits.concurrent) first();
+    else if (this.active === 0) this.#emptied?.();
+  }
+}

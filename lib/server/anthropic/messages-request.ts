@@ -1,0 +1,73 @@
+/** Bodies of `POST /v1/messages` as requests for answers. */
+import type { ConstraintOptions } from "../../model/constraints/constraint-grammar.ts";
+import type { ChatPrompt } from "../answer-request.ts";
+import type { Asked, AnsweringApi, ReplyingApi, Served } from "../api.ts";
+import { checked } from "../body.ts";
+import { settingsOf } from "../openai/settings.ts";
+import { Problem, unsupported } from "../problem.ts";
+import { tokensOf } from "../run-answer.ts";
+import { anthropicFailures } from "./failures.ts";
+import { MessagesAnswer } from "./messages-answer.ts";
+import { messagesBody } from "./messages-schema.ts";
+import type { MessagesBody } from "./messages-schema.ts";
+import { messagesOf } from "./messages.ts";
+
+function promptOf(body: MessagesBody): ChatPrompt {
+  if ((body.mcp_servers ?? []).length > 0) throw unsupported("mcp_servers", "the server runs no tools: pass them as tools");
+  if ((body.container ?? null) !== null) throw unsupported("container", "the server runs no tools");
+  const thinks = body.thinking !== undefined && body.thinking !== null && body.thinking.type !== "disabled";
+  return { messages: messagesOf(body), tools: toolsOf(body), variables: { enable_thinking: thinks } };
+}
+
+function read(value: unknown, served: Served): Asked {
+  const body = checked(messagesBody(), value);
+  const { max_tokens: maxTokens, thinking, tool_choice: choice } = body;
+  if (typeof maxTokens !== "number") throw new Problem("invalid", "max_tokens: expected an integer, got nothing", { member: "max_tokens" });
+  const prompt = promptOf(body);
+  const budget = thinking?.type === "enabled" ? thinking.budget_tokens : undefined;
+  const request = {
+    prompt,
+    options: {
+      ...settingsOf({ ...body, stop: body.stop_sequences }, maxTokens, served),
+      ...(typeof budget === "number" ? { maxReasoningTokens: budget } : {}),
+      ...constraintOf(body, prompt.tools.length > 0),
+    },
+    answers: 1,
+    severalCalls: !(choice?.disable_parallel_tool_use ?? false),
+  };
+  const answer = new MessagesAnswer(served);
+  return { request, stream: body.stream ?? false, whole: (answers) => answer.whole(answers), next: (event) => answer.next(event) };
+}
+
+/** The tools of a body, in the form that chat templates read. */
+function toolsOf({ tools }: MessagesBody): object[] {
+  return (tools ?? []).map(({ type, name, description, input_schema: parameters }, i) => {
+    if (typeof type === "string" && type !== "custom") throw unsupported(`tools[${i}].type`, `the server runs no tools, such as ${JSON.stringify(type)}: expected "custom"`);
+    return { type: "function", function: { name, ...(typeof description === "string" ? { description } : {}), parameters: parameters ?? { type: "object", properties: {} } } };
+  });
+}
+
+function constraintOf({ tool_choice: choice, output_config: config, output_format: older }: MessagesBody, tools: boolean): ConstraintOptions {
+  const format = config?.format ?? older ?? undefined;
+  const { type = "auto", name } = choice ?? {};
+  if (!tools && (type === "any" || type === "tool")) throw new Problem("invalid", "tool_choice: expected tools to choose from", { member: "tool_choice" });
+  if (format !== undefined) {
+    if (format.type !== "json_schema") throw unsupported("output_config.format.type", `expected "json_schema", got ${JSON.stringify(format.type)}`);
+    if (tools && type !== "none") throw unsupported("output_config.format", 'an answer in a form has no calls: leave out tools, or pass tool_choice { type: "none" }');
+    return { schema: format.schema ?? { type: "object" } };
+  }
+  if (!tools || type === "auto") return {};
+  if (type !== "tool") return { toolChoice: type === "any" ? "required" : "none" };
+  if (name === undefined) throw new Problem("invalid", "tool_choice.name: expected the name of a tool, got nothing", { member: "tool_choice.name" });
+  return { toolChoice: { name } };
+}
+
+/** Anthropic's messages. */
+export const messages: AnsweringApi = { path: "/v1/messages", failures: anthropicFailures, read };
+
+/** How many tokens messages have. */
+export const countTokens: ReplyingApi = {
+  path: "/v1/messages/count_tokens",
+  failures: anthropicFailures,
+  reply: (body, { model }) => ({ input_tokens: tokensOf(model, promptOf(checked(messagesBody(), body))) }),
+};

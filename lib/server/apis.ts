@@ -1,0 +1,17 @@
+/** All APIs, and which form the failures of a path have. */
+import { countTokens, messages } from "./anthropic/messages-request.ts";
+import type { Api, FailureForm } from "./api.ts";
+import { chatCompletions } from "./openai/chat-request.ts";
+import { completions } from "./openai/completions-request.ts";
+import { openaiFailures } from "./openai/failures.ts";
+import { responses } from "./openai/responses-request.ts";
+
+const apis: readonly Api[] = [chatCompletions, completions, responses, messages, countTokens];
+
+/** The APIs by their paths. */
+export const apiOf: ReadonlyMap<string, Api> = new Map(apis.map((api) => [api.path, api]));
+
+/** The form of failures for a path, also of one that there is not. */
+export function failuresOf(path: string): FailureForm {
+  return apiOf.get(path)?.failures ?? openaiFailures;
+}

@@ -1,0 +1,55 @@
+/** The bodies of requests. */
+import { describe } from "../errors.ts";
+import { parseWithDigits } from "../model/text/json-digits.ts";
+import { Problem } from "./problem.ts";
+
+/**
+ * The JSON of a body.
+ *
+ * @throws {Problem} for a body that is too large, compressed, or not JSON.
+ */
+export async function readJson(request: Request, most: number): Promise<unknown> {
+  const encoding = request.headers.get("content-encoding") ?? "identity";
+  if (encoding !== "identity") throw new Problem("wrong-encoding", `content-encoding: expected none, got ${describe(encoding)}`);
+  const tooLarge = () => new Problem("too-large", `the body is larger than ${most} bytes`);
+  if (Number(request.headers.get("content-length") ?? 0) > most) throw tooLarge();
+  const decoder = new TextDecoder("utf-8", { fatal: true });
+  let bytes = 0;
+  let text = "";
+  try {
+    for await (const chunk of request.body ?? []) {
+      bytes += chunk.length;
+      if (bytes > most) throw tooLarge();
+      text += decoder.decode(chunk, { stream: true });
+    }
+    text += decoder.decode();
+  } catch (cause) {
+    throw cause instanceof Problem ? cause : new Problem("invalid", "the body could not be read as UTF-8", { cause });
+  }
+  try {
+    return parseWithDigits(text);
+  } catch (cause) {
+    throw new Problem("invalid", `the body is not JSON: ${cause instanceof Error ? cause.message : ""}`, { cause });
+  }
+}
+
+/** A schema of bodies. */
+export interface BodySchema<Body> {
+  safeParse(value: unknown): { readonly success: true; readonly data: Body } | { readonly success: false; readonly error: { readonly issues: readonly { readonly path: readonly PropertyKey[]; readonly message: string }[] } };
+}
+
+/**
+ * Checks a body.
+ *
+ * @throws {Problem} that names the first member at fault.
+ */
+export function checked<Body>(schema: BodySchema<Body>, body: unknown): Body {
+  const result = schema.safeParse(body);
+  if (result.success) return result.data;
+  const { path, message } = result.error.issues[0]!;
+  let value = body;
+  for (const key of path) value = (value as Readonly<Record<PropertyKey, unknown>> | undefined)?.[key];
+  const member = path.map((key, i) => (typeof key === "number" ? `[${key}]` : `${i === 0 ? "" : "."}${String(key)}`)).join("");
+  const received = value === undefined ? "nothing" : describe(value);
+  throw new Problem("invalid", `${member === "" ? "the body" : member}: expected ${message}, got ${received}`, { member: member === "" ? undefined : member });
+}

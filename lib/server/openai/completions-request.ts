@@ -1,0 +1,54 @@
+/** Bodies of `POST /v1/completions` as requests for answers. */
+import { lazily } from "../../arguments/schemas.ts";
+import type { AnsweringApi, Asked, Served } from "../api.ts";
+import { checked } from "../body.ts";
+import { Problem, unsupported } from "../problem.ts";
+import { samplingMembers, stopMember } from "./chat-schema.ts";
+import { CompletionsAnswer } from "./completions-answer.ts";
+import { openaiFailures } from "./failures.ts";
+import { settingsOf } from "./settings.ts";
+
+const completionsBody = lazily(({ z }) => {
+  const { count, shape } = samplingMembers();
+  const prompt = "a text, or an array of token ids";
+  const token = z.int(prompt).min(0, prompt);
+  return z.object({
+    prompt: z.union([z.string(), z.array(token), z.array(z.string()).length(1), z.array(z.array(token)).length(1)], `${prompt}: one prompt`),
+    stream: z.boolean("true or false").nullish(),
+    stream_options: z.object({ include_usage: z.boolean("true or false").nullish() }, "an object of options").nullish(),
+    max_tokens: count(1, 2 ** 31 - 1),
+    n: count(1, 128),
+    stop: stopMember(),
+    logprobs: count(0, 20),
+    ...shape,
+    // These ask for what there is none of.
+    echo: z.boolean("true or false").nullish(),
+    suffix: z.string("a text").nullish(),
+    best_of: count(1, 128),
+  }, "an object");
+});
+
+/** The length of an answer to a body that gives none, as in OpenAI's API. */
+const usualTokens = 16;
+
+function read(value: unknown, served: Served): Asked {
+  const body = checked(completionsBody(), value);
+  const { prompt, n, stream, logprobs } = body;
+  if (body.echo ?? false) throw unsupported("echo", "the prompt is not repeated");
+  if ((body.suffix ?? "") !== "") throw unsupported("suffix", "write the model's own tokens for this into the prompt");
+  if (typeof body.best_of === "number" && body.best_of !== (n ?? 1)) throw unsupported("best_of", "use n, and choose");
+  if ((n ?? 1) > served.answers) throw new Problem("invalid", `n: expected an integer in 1..${served.answers}, got ${n}`, { member: "n" });
+  const text = typeof prompt === "string" || typeof prompt[0] === "number" || prompt.length === 0 ? prompt : prompt[0]!;
+  if (text.length === 0) throw new Problem("invalid", "prompt: expected a prompt that is not empty", { member: "prompt" });
+  const request = {
+    prompt: { text: text as string | number[] },
+    options: { ...settingsOf(body, body.max_tokens ?? usualTokens, served), ...(typeof logprobs === "number" ? { logprobs: true, topLogprobs: logprobs } : {}) },
+    answers: n ?? 1,
+    severalCalls: true,
+  };
+  const answer = new CompletionsAnswer(served, { logprobs: typeof logprobs === "number", usage: body.stream_options?.include_usage ?? false });
+  return { request, stream: stream ?? false, whole: (answers) => answer.whole(answers), next: (event) => answer.next(event) };
+}
+
+/** OpenAI's completions of texts. */
+export const completions: AnsweringApi = { path: "/v1/completions", failures: openaiFailures, read };

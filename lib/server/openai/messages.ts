@@ -1,0 +1,78 @@
+/** Messages of `POST /v1/chat/completions` in the form that chat templates read. */
+import { parseWithDigits } from "../../model/text/json-digits.ts";
+import { isRecord } from "../../checkpoint/json.ts";
+import type { ChatMessage } from "../../model/text/chat-messages.ts";
+import { leadingSystem } from "../leading-system.ts";
+import { Problem, unsupported } from "../problem.ts";
+import type { ChatBody } from "./chat-schema.ts";
+
+type Message = ChatBody["messages"][number];
+
+/** Parts of content that are text, and the member that has it. */
+const textMembers: Readonly<Record<string, string>> = { text: "text", refusal: "refusal", input_text: "text", output_text: "text" };
+
+/**
+ * The text of a message's content.
+ *
+ * @throws {Problem} for images, sounds, files and other parts.
+ */
+export function contentText(member: string, content: string | readonly { readonly type: string; readonly [key: string]: unknown }[] | null | undefined): string {
+  if (content === undefined || content === null) return "";
+  if (typeof content === "string") return content;
+  return content.map((part, i) => {
+    const name = Object.hasOwn(textMembers, part.type) ? textMembers[part.type]! : undefined;
+    if (name === undefined) throw unsupported(`${member}[${i}].type`, `the model reads text alone, not ${JSON.stringify(part.type)}`);
+    const text = part[name];
+    if (typeof text === "string") return text;
+    throw new Problem("invalid", `${member}[${i}].${name}: expected a text`, { member: `${member}[${i}].${name}` });
+  }).join("");
+}
+
+/**
+ * A call's arguments as an object.
+ *
+ * @throws {Problem} for anything else than an object, or the JSON of one.
+ */
+export function argumentsOf(member: string, given: unknown): Readonly<Record<string, unknown>> {
+  let value = given;
+  try {
+    if (typeof given === "string") value = given.trim() === "" ? {} : parseWithDigits(given);
+  } catch {
+    // Refused below.
+  }
+  if (isRecord(value)) return value;
+  throw new Problem("invalid", `${member}: expected an object as JSON`, { member });
+}
+
+/**
+ * The messages of a body.
+ *
+ * @throws {Problem} for what the model can't read.
+ */
+export function chatMessages(messages: readonly Message[]): ChatMessage[] {
+  const names = new Map<string, string>();
+  return leadingSystem(messages.map((message, i) => messageOf(message, `messages[${i}]`, names)));
+}
+
+/** @param names the tools that were called, by the calls' identifiers. */
+function messageOf(message: Message, member: string, names: Map<string, string>): ChatMessage {
+  const { role, tool_calls: calls, tool_call_id: id } = message;
+  if (message.audio !== undefined && message.audio !== null) throw unsupported(`${member}.audio`, "the model reads text alone");
+  if (message.function_call !== undefined && message.function_call !== null) throw unsupported(`${member}.function_call`, "use tool_calls");
+  const content = contentText(`${member}.content`, message.content);
+  if (role === "developer") return { role: "system", content };
+  if (role === "tool") {
+    const name = message.name ?? names.get(id ?? "");
+    return { role, content, ...(name === undefined ? {} : { name }), ...(typeof id === "string" ? { tool_call_id: id } : {}) };
+  }
+  if (role !== "assistant") return { role, content };
+  const thoughts = message.reasoning_content ?? message.reasoning;
+  const called = (calls ?? []).map(({ id: callId, type, function: fn }, i) => {
+    const at = `${member}.tool_calls[${i}]`;
+    if (fn === undefined) throw unsupported(`${at}.type`, `expected "function", got ${JSON.stringify(type ?? null)}`);
+    if (typeof callId === "string") names.set(callId, fn.name);
+    return { type: "function", ...(typeof callId === "string" ? { id: callId } : {}), function: { name: fn.name, arguments: argumentsOf(`${at}.function.arguments`, fn.arguments) } };
+  });
+  const text = content === "" && typeof message.refusal === "string" ? message.refusal : content;
+  return { role, content: text, ...(typeof thoughts === "string" ? { reasoning_content: thoughts } : {}), ...(called.length > 0 ? { tool_calls: called } : {}) };
+}

@@ -1,0 +1,75 @@
+/** Failures of requests, which each API reports in its own form. */
+import { BoundsError, GatedDeltaError } from "../errors.ts";
+
+/** The kind of a failure, and its HTTP status. */
+export const statusOf = {
+  invalid: 400,
+  unsupported: 400,
+  "too-long": 400,
+  "wrong-key": 401,
+  "not-found": 404,
+  "wrong-method": 405,
+  "too-large": 413,
+  "wrong-encoding": 415,
+  left: 499,
+  internal: 500,
+  overloaded: 503,
+  "out-of-time": 504,
+} as const;
+
+/** The kind of a failure. */
+export type ProblemKind = keyof typeof statusOf;
+
+/** Members of a problem besides its text. */
+interface ProblemDetails {
+  /** The member of the body at fault. */
+  readonly member?: string | undefined;
+  /** Seconds after which another try may succeed. */
+  readonly retryAfter?: number | undefined;
+  readonly cause?: unknown;
+}
+
+/** A failure of a request. Its message is for the client. */
+export class Problem extends Error {
+  readonly kind: ProblemKind;
+  readonly member: string | undefined;
+  readonly retryAfter: number | undefined;
+
+  constructor(kind: ProblemKind, message: string, { member, retryAfter, cause }: ProblemDetails = {}) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.name = "Problem";
+    this.kind = kind;
+    this.member = member;
+    this.retryAfter = retryAfter;
+  }
+
+  get status(): number {
+    return statusOf[this.kind];
+  }
+}
+
+/** A member of the body that asks for something that there is none of here. */
+export function unsupported(member: string, message: string): Problem {
+  return new Problem("unsupported", `${member}: ${message}`, { member });
+}
+
+const callers: ReadonlySet<string> = new Set(["invalid-argument", "range", "shape", "unsupported"]);
+
+/** Calls that read the request's own messages: their limits of work are the client's matter. */
+const readers: ReadonlySet<string | undefined> = new Set(["chat", "session.chat", "session.append", "tokenizer.encode"]);
+
+/** The model's positions, as an error about a prompt that is longer says them. */
+function roomIn({ expected = "" }: BoundsError): string {
+  return `${/\d+/.exec(expected)?.[0] ?? "fewer"} tokens, and an answer`;
+}
+
+/** Any failure as a problem. Those that are not the client's fault say nothing of the server. */
+export function problemOf(error: unknown): Problem {
+  if (error instanceof Problem) return error;
+  if (error instanceof GatedDeltaError) {
+    if (error instanceof BoundsError && readers.has(error.op)) return new Problem("too-long", `the prompt is too long: there is room for at most ${roomIn(error)}`, { cause: error });
+    if (callers.has(error.code) || (error.code === "file" && readers.has(error.op))) return new Problem("invalid", error.message, { member: error.argument, cause: error });
+    if (error.code === "out-of-memory") return new Problem("overloaded", "the model has no room for this request now", { retryAfter: 5, cause: error });
+  }
+  return new Problem("internal", "the server could not answer this request", { cause: error });
+}

@@ -1,0 +1,116 @@
+/** Runs requests for answers on a model. */
+import type { LanguageModel } from "../model/language-model.ts";
+import { capacityOf } from "../model/session/capacity.ts";
+import type { SessionCache } from "../model/session/prefix-cache.ts";
+import type { Session } from "../model/session/session.ts";
+import type { Piece } from "../model/session/session-options.ts";
+import { anySeed } from "../model/sampling/philox.ts";
+import type { AnswerEnd, AnswerEvent, TokenChoice } from "./answer-event.ts";
+import type { AnswerRequest, Prompt } from "./answer-request.ts";
+import { merged } from "./merged.ts";
+import { PartReader } from "./part-reader.ts";
+import { Problem } from "./problem.ts";
+
+/** The model, cache and salt with which a request runs. */
+export interface RunContext {
+  readonly model: LanguageModel;
+  readonly cache: SessionCache | undefined;
+  readonly salt: string;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Adds the tokens of a prompt to a session. In messages the texts of control tokens stay text: one must not pass for another's. A text to be
+ * continued is the client's own, control tokens included.
+ *
+ * @throws {GatedDeltaError} for messages that the chat template refuses.
+ */
+function prompted(session: Session, prompt: Prompt): Session {
+  if (!("messages" in prompt)) return session.append(prompt.text);
+  const { messages, tools, variables } = prompt;
+  return session.chat(messages, { specialTokens: "text", variables, ...(tools.length > 0 ? { tools } : {}) });
+}
+
+/** How many tokens a prompt has. */
+export function tokensOf(model: LanguageModel, prompt: Prompt): number {
+  using session = model.session();
+  return prompted(session, prompt).length;
+}
+
+/**
+ * The answers to a request, as they come. The prompt is read once. Leaving the generator ends them.
+ *
+ * @throws {Problem} for a prompt that leaves no room for an answer; {@link GatedDeltaError} as a session's `chat` and `generate`; the
+ *   signal's reason.
+ */
+export async function* answerEvents(request: AnswerRequest, { model, cache, salt, signal }: RunContext): AsyncGenerator<AnswerEvent, void, void> {
+  using all = new DisposableStack();
+  const session = all.use(prompted(model.session({ cache, salt }), request.prompt));
+  const most = Math.min(capacityOf(model), model.config.maxPositions);
+  const room = most - session.length;
+  if (room < 1) throw new Problem("too-long", `the prompt is too long: it has ${session.length} tokens, and there is room for at most ${most - 1}, and an answer`);
+  const { maxTokens = Infinity, minTokens = 0, seed = anySeed() } = request.options;
+  // A model without thoughts keeps to any number of them.
+  const thinks = "messages" in request.prompt && model.text.template.format().reasoning !== undefined;
+  const maxReasoningTokens = thinks ? request.options.maxReasoningTokens : undefined;
+  const options = { ...request.options, maxReasoningTokens, maxTokens: Math.min(maxTokens, room), minTokens: Math.min(minTokens, maxTokens, room), signal };
+  let sessions = [session];
+  if (request.answers > 1) {
+    await session.logits({ signal });
+    sessions = Array.from({ length: request.answers }, () => all.use(session.fork()));
+  }
+  const prompt = session.length;
+  const counts = { prompt, cached: 0, answer: 0, reasoning: 0 };
+  const answers = sessions.map((one, i) => answerOf(i, one, request, { ...options, seed: (seed + i) % 2 ** 53 }, counts));
+  let begun = false;
+  for await (const event of merged(answers)) {
+    if (!begun) {
+      begun = true;
+      counts.cached = Math.min(prompt, session.usage.cachedTokens);
+      yield { type: "begin", counts: { ...counts } };
+    }
+    yield event;
+  }
+  yield { type: "over", counts };
+}
+
+/** One answer. It adds its tokens to the counts. */
+async function* answerOf(
+  answer: number,
+  session: Session,
+  { options: { stop = [] }, severalCalls }: AnswerRequest,
+  options: Parameters<Session["generate"]>[0],
+  counts: { answer: number; reasoning: number },
+): AsyncGenerator<AnswerEvent, void, void> {
+  const reader = new PartReader();
+  const start = session.length;
+  let thinking = true;
+  for await (const piece of session.generate(options)) {
+    const parts = reader.read(piece.parts);
+    if (piece.token >= 0) counts.answer++;
+    thinking &&= parts.every(({ type }) => type === "reasoning");
+    if (thinking && parts.length > 0) counts.reasoning++;
+    const choice = choiceOf(piece);
+    if (parts.length > 0 || choice !== undefined) yield { type: "parts", answer, parts, choice };
+    const enough = !severalCalls && reader.calls > 0;
+    if (piece.end === undefined && !enough) continue;
+    const end: AnswerEnd = {
+      reason: piece.end === "length" && !enough ? "length" : reader.calls > 0 ? "calls" : "stop",
+      stop: piece.end === "string" ? stopIn(session, start, typeof stop === "string" ? [stop] : stop) : undefined,
+    };
+    yield { type: "end", answer, end };
+    return;
+  }
+}
+
+/** A piece's token with its probability, unless it ends the answer and is no part of it. */
+function choiceOf({ token, end, logprob, topLogprobs = [] }: Piece): TokenChoice | undefined {
+  return logprob === undefined || token < 0 || end === "token" ? undefined : { token, logprob, top: topLogprobs };
+}
+
+/** The stop string at which an answer ended: the one that is complete first, and the longest of those. */
+function stopIn({ model, tokens }: Session, start: number, stops: readonly string[]): string | undefined {
+  const text = model.text.tokenizer.decode(tokens.subarray(start));
+  const ends = stops.flatMap((stop) => (text.includes(stop) ? [{ stop, at: text.indexOf(stop) + stop.length }] : []));
+  return ends.sort((a, b) => a.at - b.at || b.stop.length - a.stop.length)[0]?.stop;
+}

@@ -1,0 +1,92 @@
+/** Options of a server. */
+import type { SessionCache } from "../model/session/prefix-cache.ts";
+
+/** Limits of a server. */
+export interface ServerLimits {
+  /** The most bytes of a request's body. @default 32 MiB */
+  readonly bodyBytes?: number | undefined;
+  /** The most tokens of an answer. Requests for more get this many, and an answer that reaches it ends with "length". @default 32768 */
+  readonly answerTokens?: number | undefined;
+  /** The most answers to one request (`n`), an integer in 1..128. @default 16 */
+  readonly answers?: number | undefined;
+  /** How many requests are answered at the same time; the model's states and pages are shared by these. @default 64 */
+  readonly concurrent?: number | undefined;
+  /** How many more requests wait for their turn; further ones are refused. @default 256 */
+  readonly queue?: number | undefined;
+  /** The longest wait for a turn, in seconds. @default 60 */
+  readonly queueSeconds?: number | undefined;
+  /** The longest time for the answer to a request, in seconds. @default 3600 */
+  readonly seconds?: number | undefined;
+}
+
+/** Options of {@link createHandler}. */
+export interface ServerOptions {
+  /** A cache of the model, by which a conversation's next request reads its new messages alone. @default none */
+  readonly cache?: SessionCache | undefined;
+  /** The model's name in answers and in the list of models. Requests may name any. @default the name of the model's folder or file */
+  readonly name?: string | undefined;
+  /**
+   * The keys of which a client has to send one, as `Authorization: Bearer KEY` or `x-api-key: KEY`; or an object of the salt for each
+   * key: clients with different salts share nothing in the cache. Keys of an array have a salt each. @default none: every client is served
+   */
+  readonly keys?: readonly string[] | Readonly<Record<string, string>> | undefined;
+  /** Limits. @default those of {@link ServerLimits} */
+  readonly limits?: ServerLimits | undefined;
+  /**
+   * The sampling settings where a request gives none: those of the model's `generation_config.json` (`"model"`), or those that choose
+   * the most likely tokens (`"greedy"`). @default "model"
+   */
+  readonly sampling?: "model" | "greedy" | undefined;
+  /** Whether next tokens are guessed from the earlier text: the same answers in fewer steps. @default false */
+  readonly drafts?: boolean | undefined;
+  /** Called once for each request, when its response has ended. What it throws is ignored. @default none */
+  readonly log?: ((entry: RequestLog) => void) | undefined;
+}
+
+/** A request whose response has ended. */
+export interface RequestLog {
+  /** Its number, from 1: the response's header `x-request-id`. */
+  readonly id: number;
+  /** The HTTP method. */
+  readonly method: string;
+  /** The path of its address, without the query. */
+  readonly path: string;
+  /** The HTTP status, an integer; 499 if the client left before there was one. */
+  readonly status: number;
+  /** Milliseconds from its arrival to its end. */
+  readonly milliseconds: number;
+  /** Milliseconds to the first token; undefined if none came. */
+  readonly firstMilliseconds?: number;
+  /** Tokens of the prompt; undefined if it was not read. */
+  readonly promptTokens?: number;
+  /** Tokens of the prompt that the cache had. */
+  readonly cachedTokens?: number;
+  /** How many tokens were generated. */
+  readonly answerTokens?: number;
+  /** Why it failed, also after the response had begun; undefined if it did not. */
+  readonly problem?: string;
+  /** The error behind a failure that is not the client's. */
+  readonly cause?: unknown;
+}
+
+/** The part of `Bun.serve`'s server that a handler uses. */
+export interface ServerTimeouts {
+  /** Sets after how many seconds without a byte a request's connection is closed; 0 for never. */
+  timeout(request: Request, seconds: number): void;
+}
+
+/** A handler of HTTP requests: `fetch` of `Bun.serve`, or any other server of requests and responses. */
+export interface ServerHandler {
+  /**
+   * Answers a request. Never throws: failures are responses in the form of the request's API.
+   *
+   * @param server `Bun.serve`'s, which passes itself: so that it does not close connections that wait for an answer.
+   */
+  (request: Request, server?: unknown): Promise<Response>;
+  /** How many requests are being answered or wait. */
+  readonly active: number;
+  /**
+   * Refuses further requests with status 503, and resolves when those that are being answered have ended. Never throws.
+   */
+  drain(): Promise<void>;
+}

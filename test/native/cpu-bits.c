@@ -159,9 +159,23 @@ static const struct { uint32_t format; int64_t elements, bytes; uint32_t dtype; 
   GD_CPU_WEIGHT_FORMATS(GD_FORMAT)
 };
 
-/* A matrix of any affine form or of floats; a packed one has columns for two groups of any size, or many. */
+/* A matrix of blocks that hold their factors. Bytes lack a bit, without which no number of 16 bits is infinite or NaN. */
+static gd_cpu_matrix any_blocks(int64_t rows, int64_t columns) {
+  enum { COUNT = sizeof formats / sizeof *formats };
+  int i = (int)draw(COUNT);
+  while (formats[i].dtype != GD_CPU_U8) i = (i + 1) % COUNT;
+  int64_t elements = formats[i].elements;
+  gd_cpu_matrix matrix = {.format = formats[i].format, .columns = (columns + elements - 1) / elements * elements};
+  matrix.values = arena + used;
+  for (int64_t k = 0; k < rows * matrix.columns / elements * formats[i].bytes; k++) arena[used++] = (char)(draw(256) & ~0x40u);
+  used = (used + 63) & ~(size_t)63;
+  return matrix;
+}
+
+/* A matrix of any form; a packed one has columns for two groups of any size, or many. */
 static gd_cpu_matrix any_matrix(int64_t rows, int64_t columns) {
   static const uint32_t all_bits[] = {0, 2, 3, 4, 5, 6, 8};
+  if (draw(3) == 0) return any_blocks(rows, columns);
   gd_cpu_matrix matrix = {.columns = columns};
   int64_t bits = all_bits[draw(7)];
   if (bits == 0) {

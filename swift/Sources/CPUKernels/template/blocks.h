@@ -4,7 +4,7 @@
 typedef struct block_unpacking {
   void (*scales)(const uint8_t *block, block_scales *out, uint32_t number);
   factors (*factors)(const uint8_t *block, const block_scales *scales, int64_t run, uint32_t number);
-  vf (*values)(const uint8_t *block, int64_t run, int part, factors group, uint32_t number);
+  vf (*values)(const uint8_t *block, const block_scales *scales, int64_t run, int part, factors group, uint32_t number);
   int group, step, elements, bytes;
   uint32_t number;
 } block_unpacking;
@@ -25,7 +25,7 @@ GD_INLINE void expand_blocks(
       GD_UNROLL for (int k = 0; k < format.step; k++) {
         factors group = format.factors(block, &scales, (run + k) / format.group * format.group, format.number);
         GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
-          vf values = format.values(block, run + k, p, group, format.number);
+          vf values = format.values(block, &scales, run + k, p, group, format.number);
           store(out, i + (run + k) * GD_LANES + p * GD_WIDTH, GD_CPU_F32, values);
         }
       }

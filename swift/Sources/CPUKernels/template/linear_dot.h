@@ -7,8 +7,8 @@
 enum { LINEAR_AHEAD = 8192, LINEAR_AHEAD_F32 = 3072, LINEAR_NEAR = 1024 };
 /* Rows of packed numbers that are read at a time: they share the loads of x. */
 enum { LINEAR_DOT_ROWS = 2 };
-/* The same of blocks that hold their factors, which have one chain a partial: as many as hide the time of an addition. */
-enum { LINEAR_BLOCK_ROWS = GD_WIDTH == 4 ? 2 : 4 };
+/* The same of blocks that hold their factors, which have one chain a partial. */
+enum { LINEAR_BLOCK_ROWS = GD_WIDTH == 16 ? 4 : 2 };
 
 /* A row of elements: one chain a partial. */
 GD_INLINE void linear_dot_plain(const void *row, const float *x, int64_t columns, float *sums, uint32_t dtype) {
@@ -138,7 +138,7 @@ GD_INLINE void linear_dot_blocks(
           if (k % format.group == 0) group[r] = format.factors(own, &scales[r], run + k, format.number);
           GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
             vf element = load(x, i + (run + k) * GD_LANES + p * GD_WIDTH, GD_CPU_F32);
-            part[r][p] = fma_vf(element, format.values(own, run + k, p, group[r], format.number), part[r][p]);
+            part[r][p] = fma_vf(element, format.values(own, &scales[r], run + k, p, group[r], format.number), part[r][p]);
           }
         }
       }

@@ -7,7 +7,9 @@ import Testing
 /// The header's constants and the Swift enums agree.
 @Suite struct ConstantTests {
   @Test func enumsHaveTheHeadersValues() {
-    #expect(DType.allCases.map(\.rawValue) == [GD_F32, GD_F16, GD_BF16, GD_I32, GD_U32].map { UInt32($0) })
+    #expect(
+      DType.allCases.map(\.rawValue)
+        == [GD_F32, GD_F16, GD_BF16, GD_I32, GD_U32, GD_ID32, GD_U8].map { UInt32($0) })
     #expect(BackendKind.cpu.rawValue == UInt32(GD_BACKEND_CPU) && BackendKind.metal.rawValue == UInt32(GD_BACKEND_METAL))
     #expect(
       GateForm.allCases.map(\.rawValue)

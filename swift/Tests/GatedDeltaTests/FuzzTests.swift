@@ -54,12 +54,13 @@ import Testing
     func output(_ view: TensorView?, _ tokens: Int, _ heads: Int, _ row: Int) -> Walk? {
       view.map { Walk(view: $0, tokens: tokens, heads: heads, row: row, isOutput: true) }
     }
-    func inputs(_ matrix: Matrix) -> [Walk?] {
+    func inputs(_ matrix: Matrix, experts: Int? = nil) -> [Walk?] {
       let layout = matrix.format.layout
       let blocks = matrix.columns / layout.elements
+      let (tokens, heads) = experts.map { ($0, matrix.rows / $0) } ?? (matrix.rows, 1)
       return [
-        input(matrix.weight, matrix.rows, 1, layout.stored(columns: matrix.columns)),
-        input(matrix.scales, matrix.rows, 1, blocks), input(matrix.biases, matrix.rows, 1, blocks),
+        input(matrix.weight, tokens, heads, layout.stored(columns: matrix.columns)),
+        input(matrix.scales, tokens, heads, blocks), input(matrix.biases, tokens, heads, blocks),
       ]
     }
     let walks: [Walk?]
@@ -139,7 +140,7 @@ import Testing
       ]
     case .expertLinear(let op):
       walks =
-        inputs(op.matrices) + [
+        inputs(op.matrices, experts: op.experts) + [
           input(op.x, op.tokens, op.sharesRows ? 1 : op.chosen, op.inFeatures), input(op.ids, op.tokens, 1, op.chosen),
           output(op.out, op.tokens, op.chosen, op.outFeatures),
         ]

@@ -3,7 +3,7 @@ extension DType {
     switch self {
     case .u8: 1
     case .f16, .bf16: 2
-    case .f32, .i32, .u32: 4
+    case .f32, .i32, .u32, .id32: 4
     }
   }
   public var name: String { publicName }

@@ -48,7 +48,7 @@ export function freeBeside({ mapped }: Pick<WeightBytes, "mapped">): number {
  * Refuses a model that is larger than the memory, before it is read. Mapped weights need no memory of the process.
  *
  * @param most bytes of the memory.
- * @throws {GatedDeltaError} of code `out-of-memory`, with both numbers.
+ * @throws {GatedDeltaError} of code `out-of-memory`, with both numbers; it names the largest part.
  */
 export function expectFits(op: string, config: PlannedConfig, options: LoadModelOptions, { copied, mapped }: WeightBytes, most: number = mostMemory()): void {
   const { states, pages } = planMemory(op, config, options, Math.max(0, most - copied - mapped));
@@ -56,7 +56,8 @@ export function expectFits(op: string, config: PlannedConfig, options: LoadModel
   const needed = copied + stateBytes + pageBytes;
   if (needed <= most) return;
   const parts = [`weights ${copied}`, ...(mapped > 0 ? [`and ${mapped} mapped, which need none`] : []), `states ${stateBytes}`, `keys and values ${pageBytes}`];
-  throw new GatedDeltaError("out-of-memory", { op, argument: "folder", expected: `memory for ${needed} bytes (${parts.join(", ")})`, received: `${most} bytes` });
+  const argument = copied >= Math.max(stateBytes, pageBytes) ? "folder" : stateBytes >= pageBytes ? "states" : "pages";
+  throw new GatedDeltaError("out-of-memory", { op, argument, expected: `memory for ${needed} bytes (${parts.join(", ")})`, received: `${most} bytes` });
 }
 
 /** The most that this process can hope for. Other systems than Linux count memory as used that they would free. */

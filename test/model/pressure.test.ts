@@ -393,7 +393,8 @@ describe("errors and turns", () => {
     stop = true;
     await runs;
     const between = order.join(" ").split("step").slice(1, -1).map((part) => part.trim().split(" ").filter(Boolean).length);
-    expect(Math.max(...between)).toBeLessThanOrEqual(2);
+    // One or two, and a few more on a busy machine; all 200 if a step had to wait for the last of them.
+    expect(Math.max(...between)).toBeLessThanOrEqual(10);
     const pending = model.run([{ sequence, tokens: [1] }]);
     expect((await rejection(model.run([{ sequence, tokens: [1] }]))).code).toBe("state");
     await pending;

@@ -26,7 +26,6 @@ static const _Alignas(64) uint32_t ggml_lanes[GD_LANES] = {0, 1, 2, 3, 4, 5, 6, 
 static const _Alignas(64) float ggml_iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 /* e2m1, doubled, as the scale is halved. */
 static const _Alignas(64) float ggml_e2m1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-
 static const _Alignas(16) int8_t ggml_iq4_bytes[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 static const _Alignas(16) int8_t ggml_e2m1_bytes[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
@@ -36,7 +35,7 @@ static const _Alignas(16) int8_t ggml_e2m1_bytes[16] = {0, 1, 2, 3, 4, 6, 8, 12,
 #define ggml_has_minimum(TYPE) ((TYPE) == GGML_Q2_K || (TYPE) == GGML_Q4_K || (TYPE) == GGML_Q5_K)
 #define ggml_has_offset(TYPE) ((TYPE) == GGML_Q4_1 || (TYPE) == GGML_Q5_1)
 #define ggml_has_five(TYPE) ((TYPE) == GGML_Q5_0 || (TYPE) == GGML_Q5_1 || (TYPE) == GGML_Q5_K)
-/* Whether q has 16 or 32 values, for which a vector or two suffice. */
+/* Whether weights are looked up in a vector of the 16 that a scale has. */
 #define ggml_looks_up(TYPE) (GD_WIDTH == 16 && (TYPE) != GGML_Q8_0 && !ggml_has_bytes(TYPE))
 /* Whether integers are put together as bytes, a whole block at a time. */
 #define ggml_has_bytes(TYPE) \
@@ -85,38 +84,42 @@ typedef uint8_t ggml_four_memory __attribute__((vector_size(4), aligned(1), may_
 #define GGML_BITS 1, 2, 4, 8, 16, 32, 64, 128
 
 /* The numbers, without sign, of the weights of a small block, and of two runs of a large one. */
-GD_INLINE ggml_many ggml_small(const uint8_t *block, uint32_t type) {
+GD_INLINE void ggml_small(const uint8_t *block, ggml_many *out, uint32_t type) {
   int offset = ggml_offset(type);
   ggml_bytes bytes = *(const ggml_bytes_memory *)(block + offset), low = bytes & 15, high = bytes >> 4;
   ggml_many q = __builtin_shufflevector(
     low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30,
     31);
-  if (!ggml_has_five(type)) return q;
+  *out = q;
+  if (!ggml_has_five(type)) return;
   ggml_four four = *(const ggml_four_memory *)(block + offset - 4);
   ggml_many fifth = __builtin_shufflevector(four, four, GGML_EIGHT(0), GGML_EIGHT(1), GGML_EIGHT(2), GGML_EIGHT(3));
   ggml_many bits = {GGML_BITS, GGML_BITS, GGML_BITS, GGML_BITS};
-  return q | ((ggml_many)((fifth & bits) != 0) & 16);
+  *out |= (ggml_many)((fifth & bits) != 0) & 16;
 }
-GD_INLINE ggml_many ggml_two_runs(const uint8_t *block, int run, uint32_t type) {
+GD_INLINE void ggml_two_runs(const uint8_t *block, int run, ggml_many *out, uint32_t type) {
 #define GGML_32(AT) (*(const ggml_many_memory *)(block + (AT)))
-  if (type == GGML_Q2_K) return GGML_32(16 + 32 * (run >> 3)) >> (run >> 1 & 3) * 2 & 3;
-  if (type == GGML_Q3_K) {
-    return (GGML_32(32 + 32 * (run >> 3)) >> (run >> 1 & 3) * 2 & 3) | (GGML_32(0) >> (run >> 1) & 1) << 2;
+  if (type == GGML_IQ4_XS) {
+    ggml_small(block + 6 + 8 * run, out, GGML_IQ4_NL);
+  } else if (type == GGML_Q2_K || type == GGML_Q3_K) {
+    ggml_many low = GGML_32((type == GGML_Q2_K ? 16 : 32) + 32 * (run >> 3)) >> (run >> 1 & 3) * 2 & 3;
+    *out = type == GGML_Q2_K ? low : low | (GGML_32(0) >> (run >> 1) & 1) << 2;
+  } else if (type == GGML_Q4_K || type == GGML_Q5_K) {
+    ggml_many low = GGML_32((type == GGML_Q4_K ? 16 : 48) + 32 * (run >> 2)) >> (run >> 1 & 1) * 4 & 15;
+    *out = type == GGML_Q4_K ? low : low | (GGML_32(16) >> (run >> 1) & 1) << 4;
+  } else {
+    ggml_many low = GGML_32(64 * (run >> 3) + 16 * (run & 3)) >> (run >> 2 & 1) * 4 & 15;
+    *out = low | (GGML_32(128 + 32 * (run >> 3)) >> (run >> 1 & 3) * 2 & 3) << 4;
   }
-  if (type == GGML_Q4_K) return GGML_32(16 + 32 * (run >> 2)) >> (run >> 1 & 1) * 4 & 15;
-  if (type == GGML_Q5_K) {
-    return (GGML_32(48 + 32 * (run >> 2)) >> (run >> 1 & 1) * 4 & 15) | (GGML_32(16) >> (run >> 1) & 1) << 4;
-  }
-  if (type == GGML_IQ4_XS) return ggml_small(block + 6 + 8 * run, GGML_IQ4_NL);
-  ggml_many low = GGML_32(64 * (run >> 3) + 16 * (run & 3)) >> (run >> 2 & 1) * 4 & 15;
-  return low | (GGML_32(128 + 32 * (run >> 3)) >> (run >> 1 & 3) * 2 & 3) << 4;
 #undef GGML_32
 }
 
 /* The integers of all weights of a block. */
 GD_INLINE void ggml_integers(const uint8_t *block, int8_t *out, uint32_t type) {
   for (int i = 0; i < (ggml_is_large(type) ? 256 : 32); i += 32) {
-    ggml_many q = ggml_is_large(type) ? ggml_two_runs(block, i / GD_LANES, type) : ggml_small(block, type);
+    ggml_many q;
+    if (ggml_is_large(type)) ggml_two_runs(block, i / GD_LANES, &q, type);
+    else ggml_small(block, &q, type);
 #if GD_WIDTH == 8
     if (ggml_has_table(type)) {
       const __m128i *table = (const __m128i *)(type == GGML_MXFP4 ? ggml_e2m1_bytes : ggml_iq4_bytes);
@@ -128,38 +131,45 @@ GD_INLINE void ggml_integers(const uint8_t *block, int8_t *out, uint32_t type) {
 }
 
 /* Sixteen numbers by a factor, or by the two that lanes have in turns. */
-GD_INLINE void ggml_products(ggml_floats numbers, vf factor, float *out) {
+GD_INLINE void ggml_products(const ggml_floats *numbers, vf factor, float *out) {
   vf parts[GD_PARTS];
-  __builtin_memcpy(parts, &numbers, sizeof numbers);
+  __builtin_memcpy(parts, numbers, sizeof *numbers);
   GD_UNROLL for (int p = 0; p < GD_PARTS; p++) store(out, p * GD_WIDTH, GD_CPU_F32, parts[p] * factor);
 }
 
 GD_INLINE void ggml_scales(const uint8_t *block, block_scales *out, uint32_t type) {
+  ggml_floats floats;
   if (ggml_has_bytes(type)) ggml_integers(block, out->bytes, type);
   if (type == GGML_Q2_K) {
     ggml_bytes both = *(const ggml_bytes_memory *)block, scales = both & 15, minima = both >> 4;
     ggml_bytes first = __builtin_shufflevector(scales, minima, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
     ggml_bytes last = __builtin_shufflevector(scales, minima, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
     vf factors = ggml_halves(block + 80);
-    ggml_products(__builtin_convertvector(first, ggml_floats), factors, out->numbers);
-    ggml_products(__builtin_convertvector(last, ggml_floats), factors, out->numbers + GD_LANES);
+    floats = __builtin_convertvector(first, ggml_floats);
+    ggml_products(&floats, factors, out->numbers);
+    floats = __builtin_convertvector(last, ggml_floats);
+    ggml_products(&floats, factors, out->numbers + GD_LANES);
   } else if (type == GGML_Q3_K) {
     ggml_words words = *(const ggml_words_memory *)(block + 92);
     ggml_words low = __builtin_shufflevector(words, words, 1, 2, 1, 2) >> (ggml_words){0, 0, 4, 4} & 0x0f0f0f0f;
     ggml_words upper = __builtin_shufflevector(words, words, 3, 3, 3, 3) >> (ggml_words){0, 2, 4, 6} & 0x03030303;
     ggml_signed_bytes scales = (ggml_signed_bytes)(low | upper << 4) - 32;
-    ggml_products(__builtin_convertvector(scales, ggml_floats), ggml_half(block + 108), out->numbers);
+    floats = __builtin_convertvector(scales, ggml_floats);
+    ggml_products(&floats, ggml_half(block + 108), out->numbers);
   } else if (type == GGML_Q4_K || type == GGML_Q5_K) {
     ggml_words words = *(const ggml_words_memory *)block;
     ggml_words low = __builtin_shufflevector(words, words, 1, 3, 2, 3) >> (ggml_words){0, 0, 0, 4};
     ggml_words upper = __builtin_shufflevector(words, words, 1, 1, 2, 2) >> 2;
-    low = (low & (ggml_words){0x3f3f3f3f, 0x0f0f0f0f, 0x3f3f3f3f, 0x0f0f0f0f}) | (upper & (ggml_words){0, 0x30303030, 0, 0x30303030});
+    low &= (ggml_words){0x3f3f3f3f, 0x0f0f0f0f, 0x3f3f3f3f, 0x0f0f0f0f};
+    low |= upper & (ggml_words){0, 0x30303030, 0, 0x30303030};
     ggml_bytes pairs = (ggml_bytes)low;
     pairs = __builtin_shufflevector(pairs, pairs, 0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
-    ggml_products(__builtin_convertvector(pairs, ggml_floats), ggml_halves(block), out->numbers);
+    floats = __builtin_convertvector(pairs, ggml_floats);
+    ggml_products(&floats, ggml_halves(block), out->numbers);
   } else if (type == GGML_Q6_K) {
     ggml_signed_bytes scales = *(const ggml_signed_memory *)(block + 192);
-    ggml_products(__builtin_convertvector(scales, ggml_floats), ggml_half(block + 208), out->numbers);
+    floats = __builtin_convertvector(scales, ggml_floats);
+    ggml_products(&floats, ggml_half(block + 208), out->numbers);
   } else if (type == GGML_IQ4_XS) {
     uint32_t low = *(const u1_memory *)(block + 4), upper = *(const h1_memory *)(block + 2);
     vf factor = ggml_half(block);

@@ -1,5 +1,5 @@
 import { describe, expect, spyOn, test } from "bun:test";
-import { mkdirSync, renameSync, writeFileSync } from "node:fs";
+import { mkdirSync, rmSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { DisposedError, FileError } from "../lib/errors.ts";
 import { openCheckpoint, writeSafetensors } from "../lib/checkpoint/safetensors.ts";
@@ -65,6 +65,7 @@ describe("a checkpoint", () => {
     expect(refusal(path, openCheckpoint)).toContain("got none");
     writeFileSync(join(path, "model.gguf"), "GGUF");
     expect(refusal(join(path, "model.gguf"), () => openCheckpoint(path))).toContain("GGUF");
+    rmSync(join(path, "model.gguf"));
     writeSafetensors(join(path, "x.safetensors"), { a: byte(5) });
     using only = openCheckpoint(path);
     expect(only.read("a")[0]).toBe(5);

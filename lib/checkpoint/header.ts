@@ -7,6 +7,7 @@
  */
 import { describe } from "../errors.ts";
 import { isSafetensorsDType, safetensorsDTypes, tensorBytes } from "./dtypes.ts";
+import type { WeightFormat } from "../native/options.ts";
 import type { SafetensorsDType } from "./dtypes.ts";
 import { FormatError, isRecord, parseJsonObject } from "./json.ts";
 
@@ -14,7 +15,7 @@ import { FormatError, isRecord, parseJsonObject } from "./json.ts";
 export interface TensorInfo {
   readonly dtype: SafetensorsDType;
   /** The format of the blocks in a tensor of bytes, whose last dimension is a row's; undefined where the dtype says all. */
-  readonly weightFormat?: string;
+  readonly weightFormat?: WeightFormat;
   /** Dimensions, outermost first; none for a single number. */
   readonly shape: readonly number[];
   /** Its size. */

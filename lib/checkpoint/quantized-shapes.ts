@@ -4,9 +4,7 @@
  * of the configuration.
  */
 
-import { DTypeError, FileError, UnsupportedError, describe } from "../errors.ts";
-import type { WeightFormat } from "../native/options.ts";
-import { weightLayouts } from "../native/weight-formats.ts";
+import { DTypeError, FileError, UnsupportedError } from "../errors.ts";
 import { floatDType } from "./dtypes.ts";
 import type { TensorInfo } from "./header.ts";
 import type { TensorSource } from "./source.ts";
@@ -92,16 +90,8 @@ export function quantizedShapes(
 /** A weight in rows of blocks. */
 function blockMatrix(source: TensorSource, name: string, rows: readonly number[], columns: number, op: string): StoredMatrix {
   const { weightFormat, shape } = source.info(name);
-  const format = formatOf(weightFormat);
-  if (format === undefined) {
-    throw new UnsupportedError({ op, argument: `${source.path}: ${name}`, expected: `a weight of format ${Object.keys(weightLayouts).join(", ")}`, received: describe(weightFormat) });
-  }
-  const stored = storedMatrix(format, rows, columns);
+  const stored = storedMatrix(weightFormat!, rows, columns);
   if (stored.weight.shape.join() === shape.join()) return stored;
   const expected = `${name} of shape [${stored.weight.shape.join(", ")}], bytes of ${weightFormat}, as the configuration says`;
   throw new FileError(source.path, { op, expected, received: `[${shape.join(", ")}]` });
-}
-
-function formatOf(name: string | undefined): WeightFormat | undefined {
-  return name !== undefined && Object.hasOwn(weightLayouts, name) ? (name as WeightFormat) : undefined;
 }

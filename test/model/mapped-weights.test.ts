@@ -260,7 +260,7 @@ describe("limits", () => {
     expect(refusal({ mapped: 5e9, copied: 5e9 }, 4e9)!.expected).toContain("5000000000 mapped, which need none");
     for (const weights of ["copied", "mapped"] as const) {
       const error = await rejection(LanguageModel.load(device, join(golden, "qwen3_5-bf16"), { ...count, weights }));
-      expect(error).toMatchObject({ code: "out-of-memory", argument: "folder", received: expect.stringMatching(/^\d+ bytes$/) });
+      expect(error).toMatchObject({ code: "out-of-memory", argument: "pages", received: expect.stringMatching(/^\d+ bytes$/) });
       expect((error as GatedDeltaError).expected).toMatch(/^memory for \d+ bytes \(weights \d+, (?:and \d+ mapped, which need none, )?states \d+, keys and values \d+\)$/);
     }
     expect(pieces).toBe(0);

@@ -2,6 +2,8 @@
  * The types of tensors in GGUF files, by their numbers in ggml's `enum ggml_type`. A type that the library does not compute with
  * is in the list only for messages.
  */
+import type { WeightFormat } from "../../native/options.ts";
+import { weightLayouts } from "../../native/weight-formats.ts";
 import type { SafetensorsDType } from "../dtypes.ts";
 
 /** A type that can be read. */
@@ -13,37 +15,20 @@ export interface GgmlType {
   /** Bytes of a block. */
   readonly bytes: number;
   /** How its tensors are stored: as floats, or as rows of bytes in the weight format of this name. */
-  readonly stored: { readonly dtype: SafetensorsDType } | { readonly weightFormat: string };
+  readonly stored: { readonly dtype: SafetensorsDType } | { readonly weightFormat: WeightFormat };
 }
 
 const floats = (name: "F32" | "F16" | "BF16", bytes: number): GgmlType => ({ name, elements: 1, bytes, stored: { dtype: name } });
 
-const blocks = (name: string, elements: 32 | 256, bytes: number, weightFormat = name.toLowerCase()): GgmlType => ({
-  name,
-  elements,
-  bytes,
-  stored: { weightFormat },
+/** Types of blocks are the weight formats of ggml, whose `bits` are the type's number. */
+const blocks = (Object.keys(weightLayouts) as WeightFormat[]).flatMap((weightFormat): [number, GgmlType][] => {
+  const { family, bits, elements, bytes } = weightLayouts[weightFormat];
+  if (family !== "ggml") return [];
+  return [[bits!, { name: weightFormat.replace("gguf-", "").toUpperCase(), elements, bytes, stored: { weightFormat } }]];
 });
 
 /** The types that can be read, by number. */
-export const ggmlTypes: ReadonlyMap<number, GgmlType> = new Map([
-  [0, floats("F32", 4)],
-  [1, floats("F16", 2)],
-  [30, floats("BF16", 2)],
-  [2, blocks("Q4_0", 32, 18)],
-  [3, blocks("Q4_1", 32, 20)],
-  [6, blocks("Q5_0", 32, 22)],
-  [7, blocks("Q5_1", 32, 24)],
-  [8, blocks("Q8_0", 32, 34)],
-  [10, blocks("Q2_K", 256, 84)],
-  [11, blocks("Q3_K", 256, 110)],
-  [12, blocks("Q4_K", 256, 144)],
-  [13, blocks("Q5_K", 256, 176)],
-  [14, blocks("Q6_K", 256, 210)],
-  [20, blocks("IQ4_NL", 32, 18)],
-  [23, blocks("IQ4_XS", 256, 136)],
-  [39, blocks("MXFP4", 32, 17, "gguf-mxfp4")],
-]);
+export const ggmlTypes: ReadonlyMap<number, GgmlType> = new Map([[0, floats("F32", 4)], [1, floats("F16", 2)], [30, floats("BF16", 2)], ...blocks]);
 
 /** The names of the other types that ggml has or had. */
 const others: Readonly<Record<number, string>> = {

@@ -41,8 +41,9 @@ export class Admission {
     if (this.#working >= concurrent) {
       if (this.#waiting.size >= queue) throw new Problem("overloaded", `${this.#waiting.size} requests are waiting already`, { retryAfter: 5 });
       await this.#turn(signal, queueSeconds);
+    } else {
+      this.#working++;
     }
-    this.#working++;
     return () => {
       this.#working--;
       this.#next();
@@ -71,6 +72,7 @@ export class Admission {
       };
       const begin = (): void => {
         done();
+        this.#working++; // now, so that no other request takes the place before this one continues
         resolve();
       };
       const fail = (reason: unknown): void => {

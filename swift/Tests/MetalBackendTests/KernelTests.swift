@@ -69,7 +69,7 @@ import Testing
   @Test func everyKernelThatTheBackendAsksForExists() {
     let missing = Set(Self.reachable.map(\.name)).subtracting(Self.declared)
     #expect(missing.isEmpty, "\(missing.sorted())")
-    #expect(Set(Self.reachable.map(\.name)).count == Self.reachable.count && Self.reachable.count == 266)
+    #expect(Set(Self.reachable.map(\.name)).count == Self.reachable.count && Self.reachable.count == 269)
   }
 
   @Test func everyKernelIsAskedFor() {

@@ -47,7 +47,8 @@ export interface LinearArguments {
  * `weightFormat` may also be a type of ggml, as GGUF files have them: `q4_0`, `q4_1`, `q5_0`, `q5_1`, `q8_0`, `iq4_nl` and
  * `gguf-mxfp4` in blocks of 32 elements, `q2_k`, `q3_k`, `q4_k`, `q5_k`, `q6_k` and `iq4_xs` in blocks of 256; inFeatures is a
  * multiple of these. Each w is the float32 number that ggml's `dequantize_row_` functions give, to the bit, and a row has the
- * bits that an f32 weight of these numbers gives.
+ * bits that an f32 weight of these numbers gives. A GPU may take subnormal numbers for zero: there, a block of `gguf-mxfp4` whose
+ * scale is below 2^-126 is zeros.
  *
  * The order of the sum depends on inFeatures and on the form of the weight only, so a row has the same bits in any batch,
  * and with f32 outputs the residual gives the bits of {@link add}.

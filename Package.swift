@@ -6,7 +6,10 @@ let exact: [CSetting] = [.unsafeFlags(["-std=c17", "-O3", "-ffp-contract=off", "
 
 /// The kernels, an object for each instruction set. `npm test` names the folder of the release build's objects: tests are then linked
 /// with those, which are what is published, and nothing is compiled a second time.
-let instructionSets = ["avx2", "avx512", "avx512bf16", "baseline", "neon"]
+let instructionSets = [
+  "avx2", "avx512", "avx512bf16", "baseline", "neon", "int8_avx2", "int8_avx512", "int8_avx512vnni", "int8_avxvnni", "int8_baseline",
+  "int8_neon", "int8_neondot",
+]
 let built = Context.environment["GATED_DELTA_KERNELS"].map { folder in
   instructionSets.map { "\(folder)/isa_\($0).c.o" }
 }
@@ -28,6 +31,12 @@ let visibility: [LinkerSetting] = [
   .unsafeFlags(
     ["-Xlinker", "-exported_symbols_list", "-Xlinker", "\(boundary).txt"], .when(platforms: [.macOS])),
 ]
+
+/// The compiled Metal kernels that a published library holds (packages/metallib.mjs): Platform.swift finds the section.
+let metallib: [LinkerSetting] = Context.environment["GATED_DELTA_METALLIB"].map { path in
+  let words = ["-sectcreate", "__TEXT", "__metallib", path]
+  return [.unsafeFlags(words.flatMap { ["-Xlinker", $0] }, .when(platforms: [.macOS]))]
+} ?? []
 
 /// For tests that compute references and random numbers by the million: without it these are most of the time of all tests. What they
 /// test stays as it is built for tests.
@@ -92,7 +101,7 @@ let package = Package(
       path: "swift/Sources/GatedDelta", exclude: forTests("Exports/Testing.swift")),
     .target(
       name: "GatedDeltaLibrary", dependencies: ["GatedDelta"], path: "swift/Sources/GatedDeltaLibrary",
-      linkerSettings: visibility),
+      linkerSettings: visibility + metallib),
     .testTarget(
       name: "CPUKernelsTests", dependencies: ["CPUKernels", "CPUBackend", "GatedDeltaTypes", "Threading"],
       path: "swift/Tests/CPUKernelsTests", swiftSettings: optimised),

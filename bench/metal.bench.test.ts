@@ -15,6 +15,7 @@ import { gpuNanoseconds } from "./metal/gpu-time.ts";
 import { measureOnGpu, metalHeading, metalText, quickMetalBudget } from "./metal/measure.ts";
 import type { MetalRow } from "./metal/measure.ts";
 import { benchReceipt, writeBenchReceipt } from "./metal/receipt.ts";
+import { estimateOf, estimates } from "./metal/estimates.ts";
 import { metalSuite } from "./metal/suite.ts";
 import type { Shape } from "./shapes.ts";
 
@@ -31,6 +32,17 @@ test("every benchmark has a name of its own, a limit and calls for any device", 
     expect(name).not.toMatch(/\/t\d+(\/|$)/);
   }
   expect(all.map(({ name }) => name)).toContain("gatedDelta/f32/B1/T1/Hv32/cold");
+});
+
+test("every row has an estimate, which docs/metal.md shows", () => {
+  const page = readFileSync(new URL("../docs/metal.md", import.meta.url), "utf8");
+  const used = new Set(metalSuite().map(({ name }) => estimateOf(name)));
+  expect(used).toEqual(new Set(estimates));
+  for (const { rows, range, why } of estimates) {
+    const isShare = metalSuite().find(({ name }) => estimateOf(name)?.rows === rows)!.work!.kind === "bytes";
+    expect(range[0] > 0 && range[0] < range[1] && (!isShare || range[1] <= 100)).toBe(true);
+    expect(page).toContain(`| \`${rows}\` | ${range.join(" to ")} ${isShare ? "% of a copy" : "GFLOP/s"} | ${why} |\n`);
+  }
 });
 
 onEachBackend("the GPU's time", ({ device }) => {
@@ -67,11 +79,11 @@ onEachBackend("the GPU's time", ({ device }) => {
 });
 
 describe("the receipt", () => {
-  const row: MetalRow = { name: "x", us: 2, usMin: 1, bytes: 4, copyUs: 1, sharePercent: 50, gflops: null };
+  const row: MetalRow = { name: "x", us: 2, usMin: 1, bytes: 4, copyUs: 1, sharePercent: 50, gflops: null, estimate: [40, 60] };
   const cpu = { name: "Apple M2 Pro", isa: "neon", threads: 8, emulated: false };
   const facts = (metal: object) => ({
     date: "2026-11-20T10:00:00.000Z", commit: "0123456789abcdef", changes: "", chip: "Apple M2 Pro", system: "macOS 15.5 (24F74)",
-    swift: "Apple Swift version 6.1", devices: { cpu, metal },
+    swift: "Apple Swift version 6.1", devices: { cpu, metal }, pipelines: null,
   });
 
   test("says that a GPU ran it only where one did", () => {

@@ -8,6 +8,10 @@ import { gatedDeltaStep as stepReference } from "../test/reference/gated-delta-s
 import { gatedDelta as deltaReference } from "../test/reference/gated-delta.ts";
 import { gatedRmsNorm as normReference } from "../test/reference/gated-rms-norm.ts";
 import { linear as linearReference } from "../test/reference/linear.ts";
+import { dequantiseGgml } from "../test/reference/gguf.ts";
+import type { GgmlName } from "../test/reference/gguf.ts";
+import { dequantiseMicro, microFormats } from "../test/reference/micro.ts";
+import type { MicroName } from "../test/reference/micro.ts";
 import { dequantise } from "../test/reference/quantised.ts";
 import { reference } from "../test/reference/tensor.ts";
 import type { Reference } from "../test/reference/tensor.ts";
@@ -217,7 +221,12 @@ describe("plain ops", () => {
       const { x, weight, scales, biases, out } = made.call;
       const op = linear(made.call);
       run(op);
-      const matrix = (scales && biases)
+      const { weightFormat = "f32" } = made.call;
+      const matrix = weightFormat in microFormats
+        ? dequantiseMicro({ format: weightFormat as MicroName, words: reference(weight.shape, weight.data), scales: reference(scales!.shape, scales!.data) })
+        : weight.dtype === "u8"
+        ? reference([shape.outFeatures, shape.inFeatures], dequantiseGgml(weightFormat as GgmlName, new Uint8Array(weight.data)))
+        : (scales && biases)
         ? dequantise({
             bits: (32 * weight.shape[1]!) / shape.inFeatures,
             group: shape.inFeatures / scales.shape[1]!,

@@ -20,6 +20,7 @@ export type { DeltaRecords, GateTensors, RecurrenceOptions } from "./ops/recurre
 export type { Indices } from "./ops/indices.ts";
 export type { LayerStates, StateKind } from "./ops/layer-states.ts";
 export type {
+  ActivationForm,
   Algorithm,
   BetaForm,
   ConvActivation,
@@ -28,6 +29,7 @@ export type {
   HeadMap,
   NormActivation,
   NormOrder,
+  Products,
   QKNorm,
   WeightForm,
   WeightFormat,

@@ -7,6 +7,7 @@ import { quick, run, tail } from "../swift/scripts/exec.mjs";
 import { Failure } from "../swift/scripts/report.mjs";
 import { productFlags, swiftEnvironment } from "../swift/scripts/swift.mjs";
 import { releaseSections } from "./elf.mjs";
+import { haveMetalCompiler, makeMetallib } from "./metallib.mjs";
 
 /** The archives of Swift's runtime that objects of ours name. */
 const archives = ["libswiftCore.a", "libswiftSynchronization.a", "libswiftGlibc.a"];
@@ -39,7 +40,8 @@ const forLinker = (...flags) => flags.flatMap((flag) => ["-Xlinker", flag]);
  */
 export async function linkLibrary({ root, toolchain, cross }, work, target) {
   if (process.platform === "darwin") {
-    cpSync(await publishedBuild({ root, toolchain }), target);
+    const metallib = haveMetalCompiler() ? await makeMetallib(root, join(work, "gated-delta.metallib")) : undefined;
+    cpSync(await publishedBuild({ root, toolchain, metallib }), target);
     // A changed file needs a new signature, or the system kills programs that load it.
     for (const [tool, ...args] of [["strip", "-x", target], ["codesign", "--force", "--sign", "-", target]]) {
       const { code, text } = await run(tool, args);
@@ -72,12 +74,15 @@ export async function linkLibrary({ root, toolchain, cross }, work, target) {
   return readFileSync(map, "utf8");
 }
 
-/** A second build, without what is for tests. The kernels' objects are those of the clone's build. */
-async function publishedBuild({ root, toolchain }) {
+/**
+ * A second build, without what is for tests, and with the compiled Metal kernels. The CPU kernels' objects are those of the clone's
+ * build.
+ */
+async function publishedBuild({ root, toolchain, metallib }) {
   const scratch = join(root, ".build", "published");
   const kernels = join(root, ".build", "release", "CPUKernels.build");
   const built = existsSync(join(kernels, "isa_neon.c.o")) ? { GATED_DELTA_KERNELS: kernels } : {};
-  const env = { ...swiftEnvironment(toolchain, root), ...built, GATED_DELTA_PUBLISHED: "1" };
+  const env = { ...swiftEnvironment(toolchain, root), ...built, ...(metallib && { GATED_DELTA_METALLIB: metallib }), GATED_DELTA_PUBLISHED: "1" };
   const args = ["build", "-c", "release", "--product", "GatedDelta", "--scratch-path", scratch, ...buildFlags(toolchain, root)];
   const { code, text } = await run(toolchain.swift, args, { cwd: root, env });
   if (code !== 0) throw new Failure(`the library could not be built:\n${tail(text, 30)}`);

@@ -100,6 +100,9 @@ async function compile(target) {
   const { code, text: output } = await run(process.execPath, [tool("typescript", "bin/tsc"), "--project", project]);
   if (code !== 0) throw new Failure(`lib/ could not be compiled:\n${output}`);
   renameSync(join(staged, "lib"), join(target, "dist"));
+  // Modules import pages as texts.
+  const lib = join(rootFolder, "lib");
+  for (const path of filesBelow(lib)) if (path.endsWith(".html")) cpSync(path, join(target, "dist", relative(lib, path)));
   rmSync(staged, { recursive: true });
 }
 

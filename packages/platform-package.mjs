@@ -9,8 +9,8 @@ import { demandsOf, newestGlibc } from "./elf.mjs";
 import { bytesByOrigin, linkLibrary } from "./link.mjs";
 import { cloneManifest, outputFolder, packageName, sharedFields } from "./platforms.mjs";
 
-/** The largest library that is published. */
-const mostBytes = 9e6;
+/** The largest library that is published; that of macOS holds the compiled Metal kernels. */
+export const mostBytes = { linux: 9.6e6, darwin: 17.6e6 };
 
 /** As a file import a bundler carries the library along, and Bun without one gives its path. */
 const entry = (file) => `import path from "./${file}" with { type: "file" };\nexport default path;\n`;
@@ -54,12 +54,16 @@ export async function buildPlatformPackage(platform, state, { forRelease = true 
   writeFileSync(join(target, "package.json"), `${JSON.stringify(platformManifest(platform, cloneManifest()), null, 2)}\n`);
   const bytes = readFileSync(library);
   if (platform.os === "linux" && forRelease) checkDemands(bytes);
+  if (platform.os === "darwin" && forRelease && !holdsMetallib(bytes)) {
+    throw new Failure(`${platform.file} has no compiled Metal kernels: install Xcode with its Metal toolchain.`);
+  }
   const traces = tracesOfTests(bytes);
   if (traces.length > 0) throw new Failure(`${platform.file} holds ${traces.join(", ")}, which only tests need.`);
   const { size } = statSync(library);
-  if (size > mostBytes) {
+  const most = mostBytes[platform.os];
+  if (size > most) {
     const parts = map === null ? [] : bytesByOrigin(map).slice(0, 8).map(({ name, bytes: part }) => `${name} ${part}`);
-    throw new Failure(`${platform.file} has ${size} bytes, more than ${mostBytes}: ${parts.join(", ")}.`);
+    throw new Failure(`${platform.file} has ${size} bytes, more than ${most}: ${parts.join(", ")}.`);
   }
   return { folder: target, bytes: size, gzipped: gzipSync(bytes).length, origins: map === null ? [] : bytesByOrigin(map) };
 }
@@ -72,6 +76,9 @@ export function tracesOfTests(bytes) {
   const names = ["gd_test_", "emu_interface_version", "libGatedDeltaShaders", "GATED_DELTA_METAL_EMULATOR", "GATED_DELTA_EMULATOR_"];
   return names.filter((name) => bytes.includes(name));
 }
+
+/** Whether a library holds a metallib, by the word that one begins with. */
+export const holdsMetallib = (bytes) => bytes.includes("MTLB");
 
 /** A published library needs the C library and nothing else, and no newer one than documented. */
 function checkDemands(bytes) {

@@ -7,8 +7,9 @@
 // Included by matrix.h, which has the primary templates.
 template <uint B> struct Affine {};
 
-// Scale or bias `group` after one, in the 16-bit units of read_any.
+// Scale or bias `group` after one, in the 16-bit units of read_any; or a scale of one byte (micro.h), which no unit of 16 bits begins with.
 METAL_FUNC device const ushort* matrix_scale(device const ushort* p, ulong group) {
+  if (MATRIX_DTYPE == GDM_U8) return (device const ushort*)((device const uchar*)p + group);
   return p + group * (MATRIX_DTYPE == GDM_F32 ? 2 : 1);
 }
 

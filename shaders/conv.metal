@@ -15,7 +15,10 @@
 //
 // CONV_UPDATE, one token of each sequence and K = 4: a thread has four channels, whose columns, weights, inputs and
 // outputs are whole vectors; channels are a multiple of 4 and every row of x and out begins at a multiple of four
-// elements' bytes. Grid: (ceil(C / (4 GDM_CONV_THREADS)), 1, n). The same bits.
+// elements' bytes. Grid: (ceil(C / (4 GDM_CONV_THREADS)), 1, n). The same bits. A barrier between all reads and their uses:
+// without it a compiler reads some of them where they are used, one after the other.
+//
+// Threadgroup memory, which the host passes: [GDM_CONV_THREADS, GDM_CONV_MAX_TAPS] of 32 bits; CONV_UPDATE: none.
 //
 // gd_conv_shift. Grid: (ceil(C / GDM_CONV_THREADS), n). Moves each sequence's state on by counts[s] of its tokens and
 // computes no output: the commit of a verified draft whose inputs x were kept.
@@ -82,11 +85,12 @@ METAL_FUNC float4 conv_weights4(device const ushort* weight, ulong at) {
 }
 
 // One token of channels first .. first + 3, W taps before it: their state is 4 W neighbouring elements, read and written
-// as vectors. `x` and `out` point at the token's row.
+// as vectors. `x` points at the token's row. Without `exists` the channels are another thread's of the threadgroup, and nothing is
+// stored.
 template <typename T, uint W>
 METAL_FUNC void conv_update(device const T* x, device const ushort* weight, device const ushort* bias, device T* state,
                             device const T* staged, device T* out, ulong outAt, int readSlot, int writeSlot,
-                            uint channels, uint first) {
+                            uint channels, uint first, bool exists) {
   typedef typename Vec4<T>::type T4;
   device const T* from = readSlot >= 0 ? (device const T*)state : staged;
   ulong at = (ulong(readSlot >= 0 ? readSlot : GDM_SLOT_STAGED - readSlot) * channels + first) * W;
@@ -95,14 +99,20 @@ METAL_FUNC void conv_update(device const T* x, device const ushort* weight, devi
     old[i] = uint4(0u);
     if (readSlot != GDM_SLOT_NONE) old[i] = conv_bits4(from, at + 4 * i);
   }
-  T4 in = *(device const T4*)(x + first);
   float4 w[W + 1];
   GDM_UNROLL for (uint i = 0; i < W + 1; ++i) w[i] = conv_weights4(weight, ulong(first) * (W + 1) + 4 * i);
+  T4 in = *(device const T4*)(x + first);
+  float4 sums = float4(0.0f);
+  GDM_UNROLL for (uint c = 0; c < 4; ++c) {
+    if (CONV_BIAS) sums[c] = read_any(bias, first + c, CONV_BIAS_DTYPE);
+  }
+  threadgroup_barrier(mem_flags::mem_device);
+  if (!exists) return;
   float4 y = float4(0.0f);
   uint4 next[W];
   GDM_UNROLL for (uint c = 0; c < 4; ++c) {
     uint column = conv_column(T(in[c]));
-    float sum = CONV_BIAS ? read_any(bias, first + c, CONV_BIAS_DTYPE) : 0.0f;
+    float sum = sums[c];
     GDM_UNROLL for (uint j = 0; j < W; ++j) {
       uint n = c * W + j;
       uint m = c * (W + 1) + j;
@@ -136,19 +146,19 @@ kernel void gd_conv(device const T* x [[buffer(0)]],
                     device const GDMStore* stores [[buffer(10)]],
                     device T* snapshots [[buffer(11)]],
                     constant GDMConv& params [[buffer(12)]],
+                    threadgroup uint* memory [[threadgroup(0)]],
                     uint3 group [[threadgroup_position_in_grid]],
                     uint index [[thread_index_in_threadgroup]]) {
-  threadgroup uint memory[GDM_CONV_THREADS * GDM_CONV_MAX_TAPS];
   if (CONV_UPDATE) {
     uint four = 4 * (group.x * GDM_CONV_THREADS + index);
+    bool exists = four < params.channels;
+    four = min(four, params.channels - 4);
     int row = cuSeqlens[group.z];
     int readSlot = readSlots[group.z];
     int writeSlot = writeSlots[group.z];
-    // No row or slot is that low: the comparison makes the reads start now, not where the values that wait for the
-    // state are used.
-    if (four >= params.channels || min(row, min(readSlot, writeSlot)) == int(0x80000000u)) return;
     conv_update<T, 3>(x + ulong(row) * params.xTokenStride, weight, bias, state, staged, out,
-                      ulong(row) * params.outTokenStride, readSlot, writeSlot, params.channels, four);
+                      ulong(row) * params.outTokenStride, readSlot, writeSlot, params.channels, four,
+                      exists);
     return;
   }
   uint firstChannel = group.x * GDM_CONV_THREADS;

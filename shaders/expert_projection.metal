@@ -2,7 +2,7 @@
 //
 // out [tokens, ranks, outputs] and x [tokens, ranks, inputs], or [tokens, inputs] with a rank stride of 0, strides in
 // elements; a row p of either is rank p % ranks of token p / ranks. weight [experts, outputs, inputs]: matrix.h, one matrix
-// after the other. Tiles, their spread and the order of sums: projection.metal.
+// after the other; or, with MATRIX_PIECES, the table of their places in buffer0 .. buffer3, while scales and biases stand as else. Tiles, their spread and the order of sums: projection.metal.
 //
 // Few rows, TILE_ROWS 1: a threadgroup takes row group.x and the id that it finds for it in `ids`. One thread reads it, since
 // the host may write to it at any time and all must go the same way. Where it is no expert the row becomes zeros; the first
@@ -10,7 +10,7 @@
 // Many rows: expert_sort.metal has checked the ids, and a threadgroup takes tile group.x of `tiles`.
 //
 // Grid: (rows or tiles, ceil(outputs / (4 OUTS))) threadgroups of GDM_PROJECT_THREADS: all tiles of an expert run together.
-// Function constants: those of projection.metal.
+// Function constants: those of projection.metal, and MATRIX_PIECES.
 #include "projection.h"
 
 // Rows that one matrix serves: `only`, or some of `places`.
@@ -60,12 +60,16 @@ kernel void gd_expert_project(device const T* x [[buffer(0)]],
                               device const GDMExpertTile* tiles [[buffer(6)]],
                               device uint* check [[buffer(7)]],
                               device T* out [[buffer(8)]],
-                              constant GDMProject& params [[buffer(9)]],
-                              constant GDMExperts& experts [[buffer(10)]],
+                              device const uchar* buffer0 [[buffer(9)]],
+                              device const uchar* buffer1 [[buffer(10)]],
+                              device const uchar* buffer2 [[buffer(11)]],
+                              device const uchar* buffer3 [[buffer(12)]],
+                              constant GDMProject& params [[buffer(13)]],
+                              constant GDMExperts& experts [[buffer(14)]],
+                              threadgroup float4* memory [[threadgroup(0)]],
                               uint2 group [[threadgroup_position_in_grid]],
                               uint2 groups [[threadgroups_per_grid]],
                               uint index [[thread_index_in_threadgroup]]) {
-  threadgroup float4 memory[GDM_PACKED_MEMORY];
   threadgroup int found;
   int expert;
   ExpertRows rows = {0,
@@ -99,7 +103,17 @@ kernel void gd_expert_project(device const T* x [[buffer(0)]],
     expert_nothing(out, rows, params, group.y, groups.y, index);
     return;
   }
-  rows.first = uint(expert) * params.outputs;
+  if (MATRIX_PIECES) {
+    ulong piece = ((device const ulong*)weight)[expert];
+    uint number = uint(piece >> GDM_PIECE_BUFFER);
+    device const uchar* buffer = number == 0 ? buffer0 : number == 1 ? buffer1 : number == 2 ? buffer2 : buffer3;
+    weight = (device const ushort*)(buffer + ((piece & ((ulong(1) << GDM_PIECE_BUFFER) - 1)) - MATRIX_SHIFT));
+    ulong factors = ulong(expert) * params.outputs * (params.inputs >> MATRIX_GROUP);
+    scales = matrix_scale(scales, factors);
+    biases = matrix_scale(biases, factors);
+  } else {
+    rows.first = uint(expert) * params.outputs;
+  }
   project_tile<T, W>(x, weight, scales, biases, x, out, params, memory, rows, group.y, index);
 }
 

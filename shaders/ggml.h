@@ -54,9 +54,58 @@ METAL_FUNC uint ggml_two(device const uchar* p) {
   return uint(*(device const ushort*)p);
 }
 
+// Types with runs of 32 bytes whose elements are neighbours.
+METAL_FUNC bool ggml_has_runs() {
+  return ggml_is(GDM_UNPACK_Q8_0) || ggml_is(GDM_UNPACK_Q2_K, GDM_UNPACK_Q3_K) || ggml_is(GDM_UNPACK_Q4_K, GDM_UNPACK_Q5_K) ||
+         ggml_is(GDM_UNPACK_Q6_K);
+}
+
+// Whether rows begin at multiples of 8 bytes, while fields do not: then the whole vectors around a field are in its row.
+METAL_FUNC bool ggml_has_windows() { return ggml_alignment() == 2 && MATRIX_ALIGNMENT >= 3; }
+
+// 32 bytes of a field that begins `place` bytes after a multiple of 8, an even number: as vectors if it begins at one; the 40 bytes
+// around it; or words from a multiple of four on, then the last two bytes.
+METAL_FUNC void ggml_run(thread uint* words, device const uchar* p, uint place) {
+  if (ggml_alignment() == 4 && ggml_bytes() % 16 == 0 && MATRIX_ALIGNMENT >= 4) {
+    GDM_UNROLL for (uint k = 0; k < 2; ++k) {
+      uint4 four = ((device const uint4*)p)[k];
+      GDM_UNROLL for (uint j = 0; j < 4; ++j) words[4 * k + j] = four[j];
+    }
+    return;
+  }
+  if (ggml_has_windows()) {
+    device const uint2* from = (device const uint2*)(p - place % 8);
+    GDM_UNROLL for (uint k = 0; k < 5; ++k) {
+      uint2 two = uint2(0u);
+      if (k < 4 || place % 8 > 0) two = from[k];
+      words[2 * k] = two.x;
+      words[2 * k + 1] = two.y;
+    }
+    return;
+  }
+  bool odd = ggml_alignment() != 4 && place % 4 != 0;
+  device const uint* from = (device const uint*)(p - (odd ? 2 : 0));
+  GDM_UNROLL for (uint k = 0; k < 8; ++k) words[k] = from[k];
+  if (ggml_alignment() != 4) words[8] = uint(((device const ushort*)p)[15]);
+}
+
+// The eight words of such a run, in place of what was read.
+METAL_FUNC void ggml_run_ready(thread uint* words, uint place) {
+  if (ggml_alignment() == 4) return;
+  if (ggml_has_windows()) {
+    GDM_UNROLL for (uint k = 0; k < 9; ++k) words[k] = (place & 4) != 0 ? words[k + 1] : words[k];
+  }
+  GDM_UNROLL for (uint k = 0; k < 8; ++k) {
+    uint between = words[k] >> 16 | words[k + 1] << 16;
+    words[k] = (place & 2) != 0 ? between : words[k];
+  }
+}
+
 template <> struct MatrixRow<Ggml> {
   device const uchar* row;
   uint at;
+  uint within;  // `at` in its block, wherever the place moves
+  uint place;   // of row, in bytes; the lowest bits are right
 };
 template <> struct Raw<Ggml> {
   uint2 low;     // the bytes of eight elements
@@ -68,11 +117,24 @@ template <> struct Raw<Ggml> {
 
 METAL_FUNC void matrix_place(thread MatrixRow<Ggml>& place, device const ushort* weight, device const ushort* scales,
                              device const ushort* biases, uint row, uint at, uint columns) {
-  place.row = (device const uchar*)weight + (ulong(row) * (columns >> MATRIX_GROUP) * ggml_bytes() + MATRIX_SHIFT);
+  ulong offset = ulong(row) * (columns >> MATRIX_GROUP) * ggml_bytes() + MATRIX_SHIFT;
+  place.row = (device const uchar*)weight + offset;
   place.at = at;
+  place.within = at & ((1u << MATRIX_GROUP) - 1);
+  place.place = uint(offset);
 }
 
 METAL_FUNC void matrix_move(thread MatrixRow<Ggml>& place, uint by) { place.at += by; }
+
+// The first 16 bytes of a block of 16 or more, of a type that begins at multiples of four.
+METAL_FUNC void ggml_head(thread uint* head, device const uchar* block) {
+  if (ggml_bytes() % 16 == 0 && MATRIX_ALIGNMENT >= 4) {
+    uint4 four = *(device const uint4*)block;
+    GDM_UNROLL for (uint k = 0; k < 4; ++k) head[k] = four[k];
+    return;
+  }
+  GDM_UNROLL for (uint k = 0; k < 4; ++k) head[k] = ((device const uint*)block)[k];
+}
 
 // The two numbers of 16 bits.
 METAL_FUNC uint ggml_factors(device const uchar* block) {
@@ -80,10 +142,26 @@ METAL_FUNC uint ggml_factors(device const uchar* block) {
   if (ggml_is(GDM_UNPACK_Q2_K)) return ggml_two(block + 80) | ggml_two(block + 82) << 16;
   if (ggml_is(GDM_UNPACK_Q3_K)) return ggml_two(block + 108);
   if (ggml_is(GDM_UNPACK_Q6_K)) return ggml_two(block + 208);
+  if (ggml_is(GDM_UNPACK_Q8_0) || ggml_is(GDM_UNPACK_Q4_0, GDM_UNPACK_IQ4_NL) || ggml_is(GDM_UNPACK_Q5_0)) return ggml_two(block);
+  if (ggml_alignment() == 4) return *(device const uint*)block;
   return ggml_two(block) | ggml_two(block + 2) << 16;
 }
 
-// The bytes with the scale of the group that element i is in, lowest first.
+// Scale and minimum of group j of eight, six bits each, eight apart; by the block's first 16 bytes.
+METAL_FUNC uint ggml_head_scale(thread const uint* head, uint j) {
+  // The last four have their lowest bits in the third word, and the highest above those of the first four. Masks that do not
+  // change from block to block, in place of a branch.
+  uint at = 8 * (j % 4);
+  uint own = j < 4 ? 63u : 192u;
+  uint down = j < 4 ? 0 : 2;
+  uint low = j < 4 ? 0u : 15u;
+  uint both = head[3] >> at;
+  uint scale = (head[1] >> at & own) >> down | (both & low);
+  uint minimum = (head[2] >> at & own) >> down | (both >> 4 & low);
+  return scale | minimum << 8;
+}
+
+// The bytes with the scale of the group that element i is in, lowest first; of Q4_K and Q5_K scale and minimum.
 METAL_FUNC uint ggml_scale(device const uchar* block, uint i) {
   uint j = i / 16;
   if (ggml_is(GDM_UNPACK_Q2_K)) return uint(block[j]);
@@ -92,8 +170,14 @@ METAL_FUNC uint ggml_scale(device const uchar* block, uint i) {
   j = i / 32;
   if (ggml_is(GDM_UNPACK_IQ4_XS)) return uint(block[4 + j / 2]);
   if (!ggml_is(GDM_UNPACK_Q4_K, GDM_UNPACK_Q5_K)) return 0;
-  if (j < 4) return uint(block[4 + j]) | uint(block[8 + j]) << 8;
-  return uint(block[8 + j]) | uint(block[4 + j]) << 8 | uint(block[j]) << 16;
+  if (ggml_alignment() == 4) {
+    uint head[4];
+    ggml_head(head, block);
+    return ggml_head_scale(head, j);
+  }
+  if (j < 4) return (uint(block[4 + j]) & 63u) | (uint(block[8 + j]) & 63u) << 8;
+  uint both = uint(block[8 + j]);
+  return (both & 15u) | (uint(block[j]) & 192u) >> 2 | (both >> 4) << 8 | (uint(block[4 + j]) & 192u) << 6;
 }
 
 METAL_FUNC void matrix_fetch(thread Raw<Ggml>& raw, thread const MatrixRow<Ggml>& from, uint ahead, uint at, uint columns) {
@@ -136,8 +220,11 @@ METAL_FUNC void matrix_fetch(thread Raw<Ggml>& raw, thread const MatrixRow<Ggml>
 
 METAL_FUNC float ggml_half(uint bits) { return float(as_type<half>(ushort(bits & 0xffffu))); }
 
+// A number below 2^23: see packed_number in affine.h.
+METAL_FUNC float ggml_small(uint number, uint unit) { return as_type<float>(number | unit) - as_type<float>(unit); }
+
 // Scale and minimum, or offset, of eight elements.
-METAL_FUNC float2 ggml_group(thread const Raw<Ggml>& raw) {
+METAL_FUNC float2 ggml_group(thread const Raw<Ggml>& raw, uint unit) {
   float first = ggml_half(raw.factors);
   float second = ggml_half(raw.factors >> 16);
   uint bytes = raw.scale;
@@ -152,13 +239,7 @@ METAL_FUNC float2 ggml_group(thread const Raw<Ggml>& raw) {
     return float2(first * float(int(low | (bytes >> (8 + j / 4 * 2) & 3u) << 4) - 32), 0.0f);
   }
   if (ggml_is(GDM_UNPACK_Q4_K, GDM_UNPACK_Q5_K)) {
-    uint scale = bytes & 63u;
-    uint minimum = bytes >> 8 & 63u;
-    if (raw.at >= 128) {
-      scale = (bytes & 15u) | (bytes >> 22 & 3u) << 4;
-      minimum = (bytes >> 4 & 15u) | (bytes >> 14 & 3u) << 4;
-    }
-    return float2(first * float(scale), second * float(minimum));
+    return float2(first * ggml_small(bytes & 255u, unit), second * ggml_small(bytes >> 8, unit));
   }
   if (ggml_is(GDM_UNPACK_Q6_K)) return float2(first * float(int(bytes << 24) >> 24), 0.0f);
   if (ggml_is(GDM_UNPACK_IQ4_XS)) {
@@ -169,15 +250,26 @@ METAL_FUNC float2 ggml_group(thread const Raw<Ggml>& raw) {
   return float2(first, second);
 }
 
+// The bits of a byte that ggml_numbers leaves to a number: in the others may be anything.
+METAL_FUNC uint ggml_own() {
+  return ggml_is(GDM_UNPACK_Q4_0, GDM_UNPACK_Q4_1) || ggml_is(GDM_UNPACK_Q4_K) ? 15u : 255u;
+}
+
+// The lowest bit of a number in its byte: with the zeros of Q4_K any is exact.
+METAL_FUNC uint ggml_up(uint i) { return ggml_is(GDM_UNPACK_Q4_K) ? i / 32 % 2 * 4 : 0; }
+
 // Four elements' numbers, one a byte, with a sign or not.
 METAL_FUNC uint ggml_numbers(uint low, uint high, uint i) {
-  if (ggml_is(GDM_UNPACK_Q8_0)) return low;
+  if (ggml_is(GDM_UNPACK_Q8_0)) return low ^ 0x80808080u;
+  if (ggml_is(GDM_UNPACK_Q4_K)) return low;
   if (ggml_is(GDM_UNPACK_Q2_K, GDM_UNPACK_Q3_K)) {
     uint numbers = low >> (i / 32 % 4 * 2) & 0x03030303u;
     return ggml_is(GDM_UNPACK_Q2_K) ? numbers : numbers | (high >> (i / 32) & 0x01010101u) << 2;
   }
   uint turn = ggml_is(GDM_UNPACK_Q4_K, GDM_UNPACK_Q5_K) ? i / 32 : ggml_is(GDM_UNPACK_Q6_K) ? i / 64 : i / 16;
-  uint numbers = low >> (turn % 2 * 4) & 0x0f0f0f0fu;
+  uint numbers = low >> (turn % 2 * 4);
+  if (ggml_own() == 15) return numbers;
+  numbers &= 0x0f0f0f0fu;
   if (ggml_is(GDM_UNPACK_Q5_K)) return numbers | (high >> (i / 32) & 0x01010101u) << 4;
   if (ggml_is(GDM_UNPACK_Q6_K)) return numbers | (high >> (i / 32 % 4 * 2) & 0x03030303u) << 4;
   // Four bits, one a byte.
@@ -195,36 +287,139 @@ METAL_FUNC float ggml_table(uint n) {
   return float(int((n < 8 ? lower : upper) << (24 - 8 * (n % 4))) >> 24);
 }
 
-METAL_FUNC float ggml_element(uint number, float2 group) {
-  if (ggml_is(GDM_UNPACK_Q8_0)) return float(int(number << 24) >> 24) * group.x;
-  if (ggml_is(GDM_UNPACK_IQ4_NL, GDM_UNPACK_IQ4_XS) || ggml_is(GDM_UNPACK_GGUF_MXFP4)) return ggml_table(number) * group.x;
-  if (ggml_is(GDM_UNPACK_Q4_1, GDM_UNPACK_Q5_1)) return float(number) * group.x + group.y;
-  if (ggml_is(GDM_UNPACK_Q4_K, GDM_UNPACK_Q5_K) || ggml_is(GDM_UNPACK_Q2_K)) return float(number) * group.x - group.y;
-  int middle = ggml_is(GDM_UNPACK_Q4_0) ? 8 : ggml_is(GDM_UNPACK_Q5_0) ? 16 : ggml_is(GDM_UNPACK_Q3_K) ? 4 : 32;
-  return float(int(number) - middle) * group.x;
+// The number that stands for zero.
+METAL_FUNC float ggml_middle() {
+  if (ggml_is(GDM_UNPACK_Q8_0)) return 128.0f;
+  if (ggml_is(GDM_UNPACK_Q6_K)) return 32.0f;
+  if (ggml_is(GDM_UNPACK_Q5_0)) return 16.0f;
+  if (ggml_is(GDM_UNPACK_Q4_0)) return 8.0f;
+  return ggml_is(GDM_UNPACK_Q3_K) ? 4.0f : 0.0f;
 }
 
-METAL_FUNC void matrix_widen(thread Eight& v, thread const Raw<Ggml>& raw, uint unit) {
-  float2 group = ggml_group(raw);
+// Scale times number j of four, one a byte, `up` bits above its lowest, of which ggml_numbers leaves the bits of ggml_own. No
+// conversion: see packed_number in affine.h.
+METAL_FUNC float ggml_scaled(uint numbers, uint j, float scale, uint up, uint unit) {
+  uint position = 8 * (j % 2) + up;
+  uint own = unit - (position << 23);
+  uint word = j < 2 ? numbers : numbers >> 16;
+  float zero = as_type<float>(own) + ggml_middle();
+  float number = as_type<float>((word & (ggml_own() << position)) | own);
+  return (number - zero) * scale;
+}
+
+METAL_FUNC float ggml_element(float scaled, float offset) {
+  if (ggml_is(GDM_UNPACK_Q4_1, GDM_UNPACK_Q5_1)) return scaled + offset;
+  if (ggml_is(GDM_UNPACK_Q4_K, GDM_UNPACK_Q5_K) || ggml_is(GDM_UNPACK_Q2_K)) return scaled - offset;
+  return scaled;
+}
+
+METAL_FUNC void ggml_widen(thread Eight& v, thread const Raw<Ggml>& raw, float2 group, uint unit) {
   uint lower = ggml_numbers(raw.low.x, raw.high.x, raw.at);
   bool spread = ggml_is(GDM_UNPACK_Q5_0, GDM_UNPACK_Q5_1);
+  bool table = ggml_is(GDM_UNPACK_IQ4_NL, GDM_UNPACK_IQ4_XS) || ggml_is(GDM_UNPACK_GGUF_MXFP4);
   uint upper = ggml_numbers(raw.low.y, spread ? raw.high.x >> 4 : raw.high.y, raw.at);
+  uint up = ggml_up(raw.at);
   GDM_UNROLL for (uint j = 0; j < 4; ++j) {
-    v.lower[j] = ggml_element(lower >> (8 * j) & 255u, group);
-    v.upper[j] = ggml_element(upper >> (8 * j) & 255u, group);
+    v.lower[j] = table ? ggml_table(lower >> (8 * j) & 255u) * group.x : ggml_element(ggml_scaled(lower, j, group.x, up, unit), group.y);
+    v.upper[j] = table ? ggml_table(upper >> (8 * j) & 255u) * group.x : ggml_element(ggml_scaled(upper, j, group.x, up, unit), group.y);
   }
 }
 
-template <> struct Words<Ggml> {
-  Raw<Ggml> eight[4];
-};
-
-METAL_FUNC void words_fetch(thread Words<Ggml>& words, thread const MatrixRow<Ggml>& from, uint ahead) {
-  GDM_UNROLL for (uint c = 0; c < 4; ++c) matrix_fetch(words.eight[c], from, ahead + 8 * c, 0, 0);
+METAL_FUNC void matrix_widen(thread Eight& v, thread const Raw<Ggml>& raw, uint unit) {
+  ggml_widen(v, raw, ggml_group(raw, unit), unit);
 }
 
+// Of types with runs: only what memory holds until words_ready, since what is computed from it waits for it.
+template <> struct Words<Ggml> {
+  Raw<Ggml> eight[4];  // of types without
+  uint low[10];
+  uint high[10];
+  uint head[4];  // the block's first bytes, as ggml_head reads them, or its factors
+  uint scales[2];  // of both groups
+  uint at;
+  uint place;  // of the block; the lowest bits are right
+  float2 group[2];  // from words_ready on
+};
+
+METAL_FUNC bool ggml_reads_runs() { return ggml_has_runs() && ggml_alignment() != 1; }
+// Types whose factors, scales and minima are in the first 16 bytes, and read as words.
+METAL_FUNC bool ggml_has_head() { return ggml_is(GDM_UNPACK_Q4_K, GDM_UNPACK_Q5_K) && ggml_alignment() == 4; }
+
+// Scale and minimum are the same for all 32, or for each half of them.
+METAL_FUNC uint ggml_group_of(uint c) {
+  return ggml_is(GDM_UNPACK_Q2_K, GDM_UNPACK_Q3_K) || ggml_is(GDM_UNPACK_Q6_K) ? c / 2 * 2 : 0;
+}
+
+// Where the bytes of element i's run are, and those of more of its bits.
+METAL_FUNC uint ggml_low_run(uint i) {
+  if (ggml_is(GDM_UNPACK_Q8_0)) return 2;
+  if (ggml_is(GDM_UNPACK_Q2_K)) return 16 + i / 128 * 32;
+  if (ggml_is(GDM_UNPACK_Q3_K)) return 32 + i / 128 * 32;
+  if (ggml_is(GDM_UNPACK_Q4_K)) return 16 + i / 64 * 32;
+  if (ggml_is(GDM_UNPACK_Q5_K)) return 48 + i / 64 * 32;
+  return i / 128 * 64 + i % 64;
+}
+METAL_FUNC uint ggml_high_run(uint i) {
+  return ggml_is(GDM_UNPACK_Q5_K) ? 16 : ggml_is(GDM_UNPACK_Q6_K) ? 128 + i / 128 * 32 : 0;
+}
+METAL_FUNC bool ggml_has_high_run() {
+  return ggml_is(GDM_UNPACK_Q3_K, GDM_UNPACK_Q5_K) || ggml_is(GDM_UNPACK_Q6_K);
+}
+
+METAL_FUNC void words_fetch(thread Words<Ggml>& words, thread const MatrixRow<Ggml>& from, uint ahead) {
+  if (!ggml_reads_runs()) {
+    GDM_UNROLL for (uint c = 0; c < 4; ++c) matrix_fetch(words.eight[c], from, ahead + 8 * c, 0, 0);
+    return;
+  }
+  uint column = from.at + ahead;
+  uint i = from.within;
+  uint before = (column >> MATRIX_GROUP) * ggml_bytes();
+  device const uchar* block = from.row + before;
+  words.at = i;
+  words.place = from.place + before;
+  ggml_run(words.low, block + ggml_low_run(i), words.place + ggml_low_run(i));
+  if (ggml_has_high_run()) ggml_run(words.high, block + ggml_high_run(i), words.place + ggml_high_run(i));
+  if (ggml_has_head()) {
+    ggml_head(words.head, block);
+  } else {
+    words.head[0] = ggml_factors(block);
+    words.scales[0] = ggml_scale(block, i);
+    if (ggml_group_of(2) == 2) words.scales[1] = ggml_scale(block, i + 16);
+  }
+}
+
+METAL_FUNC void words_ready(thread Words<Ggml>& words, uint unit) {
+  if (!ggml_reads_runs()) return;
+  ggml_run_ready(words.low, words.place + ggml_low_run(words.at));
+  if (ggml_has_high_run()) ggml_run_ready(words.high, words.place + ggml_high_run(words.at));
+  Raw<Ggml> raw;
+  raw.factors = words.head[0];
+  GDM_UNROLL for (uint k = 0; k < 2; ++k) {
+    if (k == 1 && ggml_group_of(2) == 0) return;
+    raw.at = MATRIX_GROUP == 5 ? 0 : words.at + 16 * k;
+    raw.scale = ggml_has_head() ? ggml_head_scale(words.head, words.at / 32) : words.scales[k];
+    words.group[k] = ggml_group(raw, unit);
+  }
+}
+
+// `first` is known where this is called, so that what a group's elements share is computed once.
 METAL_FUNC void words_widen(thread Eight& v, thread const Words<Ggml>& words, uint first, uint unit) {
-  matrix_widen(v, words.eight[first / 8], unit);
+  if (!ggml_reads_runs()) {
+    Raw<Ggml> raw = words.eight[first / 8];
+    // The halves of 32 have their numbers in other bits.
+    uint same = ggml_is(GDM_UNPACK_IQ4_XS) ? first / 16 * 2 : ggml_group_of(first / 8);
+    raw.at = MATRIX_GROUP == 5 ? first : words.eight[0].at + 8 * same;
+    raw.scale = words.eight[ggml_group_of(first / 8)].scale;
+    raw.factors = words.eight[0].factors;
+    matrix_widen(v, raw, unit);
+    return;
+  }
+  uint c = first / 8;
+  Raw<Ggml> raw;
+  raw.low = uint2(words.low[2 * c], words.low[2 * c + 1]);
+  raw.high = ggml_has_high_run() ? uint2(words.high[2 * c], words.high[2 * c + 1]) : uint2(0u);
+  raw.at = MATRIX_GROUP == 5 ? first : words.at + 8 * ggml_group_of(c);
+  ggml_widen(v, raw, words.group[ggml_group_of(c) / 2], unit);
 }
 
 #endif

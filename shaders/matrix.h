@@ -111,11 +111,13 @@ template <typename W> METAL_FUNC void matrix_widen(thread Eight& v, thread const
   v.upper = Vec4<W>::widen(raw.upper);
 }
 
-// 32 neighbouring elements of a packed W.
+// 32 neighbouring elements of a packed W; words_ready computes what they share, once they are there.
 template <typename W> struct Words;
+template <typename W> METAL_FUNC void words_ready(thread Words<W>&, uint) {}
 
 #include "affine.h"
 #include "ggml.h"
+#include "micro.h"
 
 METAL_FUNC float chain4(float sum, float4 a, float4 b) {
   sum = fma(a.x, b.x, sum);
@@ -130,6 +132,16 @@ METAL_FUNC float chain8(float sum, thread const Eight& a, thread const Eight& b,
   GDM_UNROLL for (uint j = 0; j < 4; ++j) sum = at + j < columns ? fma(a.lower[j], b.lower[j], sum) : sum;
   GDM_UNROLL for (uint j = 0; j < 4; ++j) sum = at + 4 + j < columns ? fma(a.upper[j], b.upper[j], sum) : sum;
   return sum;
+}
+
+// The sum of an output's chains, in ascending order from 0.
+METAL_FUNC float chains_sum(threadgroup const float4* chains) {
+  float total = 0.0f;
+  GDM_UNROLL for (uint i = 0; i < GDM_SIMD_LANES / 4; ++i) {
+    float4 v = chains[i];
+    total = (((total + v.x) + v.y) + v.z) + v.w;
+  }
+  return total;
 }
 
 // One output with what is added to it in float32, rounded once; `at` is its place. GDM_RESIDUAL_*; `residual`

@@ -104,15 +104,19 @@ constant uint MATRIX_GROUP [[function_constant(23)]];   // log2 of a block's ele
 constant uint MATRIX_DTYPE [[function_constant(31)]];   // of scales and biases
 // A matrix may begin at any byte of a file. What is bound begins at a multiple of an element's bytes, or of four if elements
 // are bytes, the elements (words, floats) MATRIX_SHIFT bytes after that, scales and biases likewise. MATRIX_ALIGNMENT: log2 of the bytes at whose multiples
-// the bound matrix begins, 4 at most.
+// the bound matrix begins, and each of its rows if blocks hold their factors; 4 at most.
 constant uint MATRIX_ALIGNMENT [[function_constant(34)]];
 constant uint MATRIX_SHIFT [[function_constant(35)]];
 constant uint SCALES_SHIFT [[function_constant(36)]];
 constant uint BIASES_SHIFT [[function_constant(37)]];
 constant uint MATRIX_VARIANT [[function_constant(38)]]; // GDM_UNPACK_*, of a family whose blocks hold their factors
+constant bool MATRIX_PIECES [[function_constant(39)]];  // experts: what is bound is a table of pieces, as params.h has it
 
 constant bool OUT_AT_ONCE [[function_constant(33)]];    // prefill: outputs do not go through threadgroup memory
 constant bool PACKED_ROW [[function_constant(32)]];     // one row of packed weights: packed_row.h's spread
+constant bool MANY_ROWS [[function_constant(40)]];      // projection_block.h's spread
+constant bool MANY_TURNS [[function_constant(42)]];     // one row of 4 bits: more of its weights are read together
+constant bool MATRICES [[function_constant(41)]];       // products by simdgroup matrices
 
 constant bool PARTS [[function_constant(14)]];          // prefill: a part of the tokens, between carried states
 

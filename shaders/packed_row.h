@@ -3,35 +3,39 @@
 // Instructions are what there is least of here, a number of 4 bits being half a byte: so x is widened once for a
 // threadgroup, a scale and a bias serve 32 numbers, and numbers are read as whole words. GDM_PACKED_LANES = 8 lanes have an
 // output, or GDM_PACKED_OUTPUTS of them: lane l has the chains 4 l .. 4 l + 3 of each, that is 32 neighbouring elements
-// of every turn of 256. Chains add by xor 1 and 2 in a lane and by xor
-// 4, 8, 16 between lanes.
+// of every turn of 256.
 //
 // x goes through threadgroup memory as float4s, GDM_PACKED_SPAN elements at a time: quarters 2 c and 2 c + 1 of eight are
-// apart by a pitch that keeps neighbouring lanes in different banks. A lane's numbers for GDM_PACKED_TURNS turns are asked
+// apart by a pitch that keeps neighbouring lanes in different banks. A lane's numbers for one or two turns are asked
 // for before those that it asked for last are used.
-// Where x, the matrix and the output are: as in projection.h.
+// Where x, the matrix and the output are: as in projection.h. memory: GDM_PACKED_MEMORY vectors of x, then the chains of each
+// output, GDM_PROJECT_PITCH vectors.
 // Grid: (1, ceil(outputs / (GDM_PROJECT_THREADS / 8 GDM_PACKED_OUTPUTS))) threadgroups.
 #ifndef GATED_DELTA_SHADERS_PACKED_ROW_H
 #define GATED_DELTA_SHADERS_PACKED_ROW_H
 
 #include "matrix.h"
 
-enum : uint {
-  GDM_PACKED_TURN = 32 * GDM_PACKED_LANES,
-  GDM_PACKED_SPAN = 2048,
-  GDM_PACKED_PITCH = GDM_PACKED_SPAN / 32 + 1,
-  GDM_PACKED_MEMORY = 8 * GDM_PACKED_PITCH
-};
+enum : uint { GDM_PACKED_TURN = 32 * GDM_PACKED_LANES };
 
-// The words that a lane loads together for one output.
+// The turns whose words a lane asks for together: of one where they are as many bytes as two of 4 bits, or take as many registers.
+template <typename W> struct Together {
+  enum : uint { turns = GDM_PACKED_TURNS };
+};
+template <> struct Together<Affine<8>> {
+  enum : uint { turns = 1 };
+};
+template <> struct Together<Ggml> {
+  enum : uint { turns = 1 };
+};
 template <typename W> struct Turns {
-  Words<W> words[GDM_PACKED_TURNS];
+  Words<W> words[Together<W>::turns];
 };
 
 // The turns from `ahead` of a row's place, whose column is `at`; nothing beyond the last.
 template <typename W>
 METAL_FUNC void turns_fetch(thread Turns<W>& turns, thread const MatrixRow<W>& row, uint ahead, uint at, uint inputs) {
-  GDM_UNROLL for (uint turn = 0; turn < GDM_PACKED_TURNS; ++turn) {
+  GDM_UNROLL for (uint turn = 0; turn < Together<W>::turns; ++turn) {
     uint further = turn * GDM_PACKED_TURN;
     if (at + further < inputs) words_fetch(turns.words[turn], row, ahead + further);
   }
@@ -59,11 +63,12 @@ struct PackedSums {
 };
 
 template <typename W>
-METAL_FUNC void packed_add(thread PackedSums& sums, thread const Turns<W>* turns, threadgroup const float4* memory, uint at,
+METAL_FUNC void packed_add(thread PackedSums& sums, thread Turns<W>* turns, threadgroup const float4* memory, uint at,
                            uint inputs, uint unit) {
-  GDM_UNROLL for (uint turn = 0; turn < GDM_PACKED_TURNS; ++turn) {
+  GDM_UNROLL for (uint turn = 0; turn < Together<W>::turns; ++turn) {
     uint column = at + turn * GDM_PACKED_TURN;
     if (column < inputs) {
+      GDM_UNROLL for (uint b = 0; b < GDM_PACKED_OUTPUTS; ++b) words_ready(turns[b].words[turn], unit);
       threadgroup const float4* block = memory + column % GDM_PACKED_SPAN / 32;
       GDM_UNROLL for (uint c = 0; c < 4; ++c) {
         float4 lower = block[2 * c * GDM_PACKED_PITCH];
@@ -82,7 +87,7 @@ template <typename T, typename W, typename ROWS>
 METAL_FUNC void packed_row(device const T* x, device const ushort* weight, device const ushort* scales,
                            device const ushort* biases, device const T* residual, device T* out,
                            constant GDMProject& params, threadgroup float4* memory, ROWS rows, uint group, uint index) {
-  constexpr uint step = GDM_PACKED_TURNS * GDM_PACKED_TURN;
+  constexpr uint step = Together<W>::turns * GDM_PACKED_TURN;
   static_assert(GDM_PACKED_SPAN % (2 * step) == 0, "x is put into threadgroup memory between two steps");
   uint lane = index % GDM_PACKED_LANES;
   uint firstOutput = (group * (GDM_PROJECT_THREADS / GDM_PACKED_LANES) + index / GDM_PACKED_LANES) * GDM_PACKED_OUTPUTS;
@@ -112,15 +117,16 @@ METAL_FUNC void packed_row(device const T* x, device const ushort* weight, devic
     }
     packed_add(sums, next, memory, at + step, inputs, params.unit);
   }
+  // The chains of an output, 36 floats from the next one's.
   GDM_UNROLL for (uint b = 0; b < GDM_PACKED_OUTPUTS; ++b) {
-    thread const float* chain = sums.chain + 4 * b;
-    float total = (chain[0] + chain[1]) + (chain[2] + chain[3]);
-    total += simd_shuffle_xor(total, ushort(1));
-    total += simd_shuffle_xor(total, ushort(2));
-    total += simd_shuffle_xor(total, ushort(4));
+    threadgroup float4* chains = memory + GDM_PACKED_MEMORY +
+                                 (index / GDM_PACKED_LANES * GDM_PACKED_OUTPUTS + b) * GDM_PROJECT_PITCH;
+    chains[lane] = float4(sums.chain[4 * b], sums.chain[4 * b + 1], sums.chain[4 * b + 2], sums.chain[4 * b + 3]);
+    simdgroup_barrier(mem_flags::mem_threadgroup);
     uint output = firstOutput + b;
     if (lane == b && output < params.outputs) {
-      project_store(out, residual, params, project_out(rows, params, 0) + output, project_residual(rows, 0), output, total);
+      project_store(out, residual, params, project_out(rows, params, 0) + output, project_residual(rows, 0), output,
+                    chains_sum(chains));
     }
   }
 }

@@ -36,15 +36,9 @@ enum {
   GDM_PREFILL_LANES = 8,
   GDM_PREFILL_ROWS = 32,
   GDM_PREFILL_BLOCK = 8,          // tokens that prefill stages at a time
-  GDM_PREFILL_STAGE_LANES = 16,   // lanes that stage a key or query
   GDM_STEP_THREADS = 512,         // threads of a step threadgroup, at most
   GDM_STEP_LANES = 16,
   GDM_STEP_ROWS = 2,              // rows of a lane group at a time
-  GDM_CHUNK_LANES = 8,
-  GDM_CHUNK = 16,             // tokens of a chunk
-  GDM_CHUNK_THREADS = 128,
-  GDM_CHUNK_ROWS = 32,        // state rows of a chunk-scan threadgroup
-  GDM_CHUNK_SCRATCH = 512,    // floats that chunk_prepare leaves for each chunk and value head
   GDM_CONV_THREADS = 128,     // channels of a conv threadgroup
   GDM_CONV_TILE = 16,         // tokens of a conv thread; at least the largest width - 1
   GDM_CONV_MAX_TAPS = 8,      // the largest width - 1
@@ -54,23 +48,38 @@ enum {
   GDM_PROJECT_THREADS = 128,  // four simdgroups
   GDM_PROJECT_TILE = 4,       // outputs of a simdgroup, at most
   GDM_PROJECT_ROWS = 8,       // rows of a tile, at most
-  GDM_PROJECT_OUTPUTS_1 = 2,  // outputs of a simdgroup for one row and weights of 16 bits
-  GDM_PROJECT_TURNS = 4,      // turns of many rows whose packed weights are read together
+  GDM_PROJECT_OUTPUTS_1 = 2,  // outputs of a simdgroup for one row and weights of 16 bits or fewer
+  GDM_PROJECT_TURN = 256,     // columns of a turn: eight of each chain
+  GDM_PROJECT_TURNS = 4,      // turns whose packed weights are read together
+  GDM_PROJECT_MANY_TURNS = 7, // the same of one row of 4 bits, in the form with more registers
+  GDM_PROJECT_PITCH = 9,      // vectors of four from one sum's chains to the next one's
+  GDM_PROJECT_SUMS = 16,      // sums of a simdgroup whose chains are in threadgroup memory at a time
+  GDM_PROJECT_MEMORY = GDM_PROJECT_SUMS * 4 * GDM_PROJECT_PITCH,  // floats of a simdgroup
   GDM_PACKED_LANES = 8,       // one row of packed weights: lanes of an output, outputs of a lane, turns read together
   GDM_PACKED_OUTPUTS = 1,
   GDM_PACKED_TURNS = 2,
+  GDM_PACKED_SPAN = 2048,     // columns of x that go through threadgroup memory together
+  GDM_PACKED_PITCH = GDM_PACKED_SPAN / 32 + 1,
+  GDM_PACKED_MEMORY = 8 * GDM_PACKED_PITCH,  // vectors of four
+  GDM_BLOCK_ROWS = 64,        // many rows: rows of a threadgroup, outputs of it
+  GDM_BLOCK_OUTPUTS = 128,
+  GDM_BLOCK_PITCH = GDM_BLOCK_ROWS + 4,
+  GDM_BLOCK_WIDE = GDM_BLOCK_OUTPUTS + 4,
+  GDM_MATRIX_PITCH = 20,      // rows by matrices: floats from one row's 16 columns to the next one's
   GDM_EMBEDDING_THREADS = 128,
   GDM_ROUTE_THREADS = 256,
+  GDM_TOP_K_EACH = 16,        // elements of a thread
+  GDM_TOP_K_THREADS = 256,
   GDM_EXPERT_SORT_THREADS = 256,
   GDM_COMBINE_THREADS = 128,
   GDM_COPY_THREADS = 256,
-  GDM_ATTENTION_SPAN = 512,        // keys of a span: the order of a row's sums depends on it
-  GDM_ATTENTION_BLOCK = 32,        // keys of a step of the online softmax: a lane each
+  GDM_ATTENTION_SPAN = 128,        // keys of a span: the order of a row's sums depends on it, and on the chains
+  GDM_ATTENTION_CHAINS = 8,        // of a row's pairs of spans
+  GDM_ATTENTION_KEYS = 8,          // keys of a simdgroup, or of a half of it, whose scores are summed together
   GDM_ATTENTION_ROWS = 8,          // query rows of a threadgroup
-  GDM_ATTENTION_STRIP = 128,       // keys whose scores are taken together
-  GDM_ATTENTION_THREADS = 256,     // a simdgroup a row; an element of some rows a thread
-  GDM_ATTENTION_AHEAD = 4,         // spans that are read together when they are combined
-  GDM_ATTENTION_LANES = 8,         // lanes of a key in a score
+  GDM_MATRIX_ROWS = 32,            // the same where products go by matrices
+  GDM_ATTENTION_THREADS = 256,     // a simdgroup a row; two elements of some rows a thread
+  GDM_ATTENTION_AHEAD = 4,         // pairs of spans that are read together when they are combined
   GDM_ATTENTION_PREPARE_ROWS = 4,  // rows of a threadgroup, one a simdgroup
   GDM_MAX_DIM = 256           // the largest key or value dim
 };
@@ -86,15 +95,7 @@ typedef struct GDMStore {
 } GDMStore;
 GDM_ASSERT_SIZE(GDMStore, 8);
 
-// One chunk: rows firstToken .. firstToken + count - 1 of the batch, count 1..GDM_CHUNK. A sequence's chunks follow
-// one another, and one ends wherever a store wants the state.
-typedef struct GDMChunk {
-  int32_t firstToken;
-  int32_t count;
-} GDMChunk;
-GDM_ASSERT_SIZE(GDMChunk, 8);
-
-// recurrence_*.metal, chunk_*.metal. gate and beta are the float32 buffers that gates.metal makes.
+// recurrence_*.metal. gate and beta are the float32 buffers that gates.metal makes.
 typedef struct GDMRecurrence {
   uint32_t keyHeads, valueHeads, keyDim, valueDim;
   uint32_t queryTokenStride, queryHeadStride;
@@ -185,6 +186,10 @@ typedef struct GDMExperts {
 } GDMExperts;
 GDM_ASSERT_SIZE(GDMExperts, 24);
 
+// The matrices of experts may be pieces of several buffers. The table of them, 64 bits each, has the number of a piece's buffer
+// from bit GDM_PIECE_BUFFER on, and below it the bytes from that buffer's start.
+enum { GDM_PIECE_BUFFERS = 4, GDM_PIECE_BUFFER = 56 };
+
 // Rows of out that one expert's matrix serves: entries first .. first + rows - 1 of the sorted rows. expert
 // GDM_EXPERT_NONE: rows whose ids are of no expert. rows 0: nothing.
 enum { GDM_EXPERT_NONE = -1 };
@@ -205,6 +210,12 @@ typedef struct GDMRoute {
   uint32_t experts, chosen, normalize, logitsRowStride;
 } GDMRoute;
 GDM_ASSERT_SIZE(GDMRoute, 16);
+
+// top_k.metal. pieces: of a row, GDM_TOP_K_THREADS * GDM_TOP_K_EACH columns each.
+typedef struct GDMTopK {
+  uint32_t columns, chosen, pieces, rowStride;
+} GDMTopK;
+GDM_ASSERT_SIZE(GDMTopK, 16);
 
 // combine_experts.metal. wide: GDM_COMBINE_*, the tensors that are f32 and not the activation dtype.
 enum { GDM_COMBINE_EXPERTS = 1, GDM_COMBINE_SHARED = 2, GDM_COMBINE_GATE = 4, GDM_COMBINE_RESIDUAL = 8 };
@@ -261,26 +272,27 @@ GDM_ASSERT_SIZE(GDMAttentionPrepare, 68);
 
 // Query rows of one sequence: row i is head i mod g of its token i / g, of those g = heads / keyHeads that share a key
 // head. Rows firstRow .. firstRow + rows - 1, after `past` tokens; the sequence's rows of the op begin at firstToken, its
-// row of the page table at `pages`.
+// row of the page table at `pages`. place: in attention.metal the first span of a threadgroup, in attention_combine.metal
+// the place of the rows' first result.
 typedef struct GDMAttentionTask {
-  int32_t firstToken, past, pages, firstRow, rows;
+  int32_t firstToken, past, pages, firstRow, rows, place;
 } GDMAttentionTask;
-GDM_ASSERT_SIZE(GDMAttentionTask, 20);
+GDM_ASSERT_SIZE(GDMAttentionTask, 24);
 
-// attention.metal. spans: of the longest sequence.
+// attention.metal. spans: of a threadgroup, 1 or 2.
 typedef struct GDMAttention {
   uint32_t heads, keyHeads, dim, pageTokens, spans;
 } GDMAttention;
 GDM_ASSERT_SIZE(GDMAttention, 20);
 
-// attention_combine.metal
+// attention_combine.metal. spans: of a result; rows: that it has room for.
 typedef struct GDMAttentionCombine {
-  uint32_t heads, keyHeads, dim, spans;
+  uint32_t heads, keyHeads, dim, spans, rows;
   uint32_t hasGate;
   uint32_t gateTokenStride, gateHeadStride;
   uint32_t outTokenStride, outHeadStride;
 } GDMAttentionCombine;
-GDM_ASSERT_SIZE(GDMAttentionCombine, 36);
+GDM_ASSERT_SIZE(GDMAttentionCombine, 40);
 
 // slots.metal: units of a slot, in the kernel's copy unit of 2, 4 or 16 bytes.
 typedef struct GDMSlots {

@@ -1,124 +1,155 @@
 // A tile of rows by outputs of a projection, for projection.metal and expert_projection.metal: the order of its sums and the
-// way that it is spread stand at the head of projection.metal. Rows: where they are, of all rows (AllRows) or of an expert's
+// ways that it is spread stand at the head of projection.metal. Rows: where they are, of all rows (AllRows) or of an expert's
 // (expert_projection.metal), which gives
-//   project_rows      how many rows the tile has, of TILE_ROWS
+//   project_rows      how many rows the tile has
 //   project_x         the place of a row in x
 //   project_out       the same in out
 //   project_residual  the same in the residual, counted in rows
 //   project_matrix    the first row of the matrix that serves them
+//
+// Here a simdgroup has R rows (1, 2, 4 or 8) by some outputs, so that a weight read once serves all rows, and a lane a chain
+// of each sum. Past the edge it repeats the last row or output, unstored. A lane asks for its weights, 8 neighbours of each
+// output, in one turn or, where they are few bytes, in several, before it uses the first.
+// Tiles of eight rows take 150 registers and more, those of four of packed weights 143: the host uses smaller ones where the
+// pipeline then has few threads, which is why there is no bound on threads.
 #ifndef GATED_DELTA_SHADERS_PROJECTION_H
 #define GATED_DELTA_SHADERS_PROJECTION_H
 
-#include "packed_row.h"
+#include "projection_block.h"
+#include "projection_matrix.h"
 
-// Outputs of a simdgroup for one row, and turns whose weights are asked for together: for one row, for tiles of four and of
-// eight, and for tiles of two. The host knows the outputs, too.
-template <typename W, uint PACKED> struct Tile {
-  enum : uint { outputs = GDM_PROJECT_OUTPUTS_1, turns = 2, many = 2, fewest = 2 };
+// Outputs of a simdgroup, and turns whose weights are asked for together. The host knows the outputs, too.
+template <typename W, uint PACKED, uint R> struct Tile {
+  enum : uint { outputs = R == 1 ? GDM_PROJECT_OUTPUTS_1 : GDM_PROJECT_TILE, turns = 2 };
 };
-template <> struct Tile<float, 0> {
-  enum : uint { outputs = GDM_PROJECT_TILE, turns = 1, many = 1, fewest = 1 };
+template <uint R> struct Tile<float, 0, R> {
+  enum : uint { outputs = GDM_PROJECT_TILE, turns = 1 };
 };
-template <typename W> struct Tile<W, 1> {
-  enum : uint { outputs = 1, turns = GDM_PROJECT_TURNS, many = GDM_PROJECT_TURNS, fewest = 1 };
+template <typename W, uint R> struct Tile<W, 1, R> {
+  enum : uint { outputs = R == 1 ? GDM_PROJECT_OUTPUTS_1 : GDM_PROJECT_TILE, turns = R == 2 ? 1 : GDM_PROJECT_TURNS };
 };
+// With MANY_TURNS, which the host sets for one row of these alone.
+template <typename W, uint PACKED> struct ManyTurns {
+  enum : uint { turns = Tile<W, PACKED, 1>::turns };
+};
+template <> struct ManyTurns<Affine<4>, 1> {
+  enum : uint { turns = GDM_PROJECT_MANY_TURNS };
+};
+
+// The reads that a lane asks for together: N turns of O outputs and, of one row, of x.
+template <typename T, typename W, uint R, uint O, uint N> struct Fetched {
+  Raw<W> weights[N * O];
+  Raw<T> x[R == 1 ? N : 1];
+};
+
+// The rows of a simdgroup's tile, at this lane's chain.
+template <typename T, typename W, uint R, uint O> struct TileRows {
+  MatrixRow<T> x[R];
+  MatrixRow<W> weights[O];
+};
+
+// The turns from the rows' places, whose column is `at`; nothing beyond the last column.
+template <typename T, typename W, uint R, uint O, uint N>
+METAL_FUNC void tile_fetch(thread Fetched<T, W, R, O, N>& to, thread const TileRows<T, W, R, O>& from, uint at,
+                           uint inputs) {
+  GDM_UNROLL for (uint turn = 0; turn < N; ++turn) {
+    uint further = turn * GDM_PROJECT_TURN;
+    if (at + further < inputs) {
+      GDM_UNROLL for (uint b = 0; b < O; ++b) {
+        matrix_fetch(to.weights[turn * O + b], from.weights[b], further, at + further, inputs);
+      }
+      if (R == 1) row_fetch(to.x[R == 1 ? turn : 0], from.x[0], further, at + further, inputs);
+    }
+  }
+}
+
+template <typename T, typename W, uint R, uint O, uint N>
+METAL_FUNC void tile_add(thread float* sum, thread const Fetched<T, W, R, O, N>& fetched,
+                         thread const TileRows<T, W, R, O>& from, uint at, uint inputs, uint unit) {
+  GDM_UNROLL for (uint turn = 0; turn < N; ++turn) {
+    uint column = at + turn * GDM_PROJECT_TURN;
+    if (column < inputs) {
+      Eight w[O];
+      GDM_UNROLL for (uint b = 0; b < O; ++b) matrix_widen(w[b], fetched.weights[turn * O + b], unit);
+      GDM_UNROLL for (uint a = 0; a < R; ++a) {
+        Raw<T> read = fetched.x[R == 1 ? turn : 0];
+        Eight v;
+        if (R != 1) row_fetch(read, from.x[a], turn * GDM_PROJECT_TURN, column, inputs);
+        matrix_widen(v, read, unit);
+        GDM_UNROLL for (uint b = 0; b < O; ++b) sum[a * O + b] = chain8(sum[a * O + b], v, w[b], column, inputs);
+      }
+    }
+  }
+}
+
+template <typename T, typename W, uint R, uint N, typename ROWS>
+METAL_FUNC void project_tile_of(device const T* x, device const ushort* weight, device const ushort* scales,
+                                device const ushort* biases, device const T* residual, device T* out,
+                                constant GDMProject& params, threadgroup float4* memory, ROWS rows, uint group, uint index) {
+  constexpr uint O = Tile<W, IsPacked<W>::value, R>::outputs;
+  constexpr uint step = N * GDM_PROJECT_TURN;
+  // The AND-OR's constant as an argument takes more registers, which many rows have none left of.
+  uint unit = R == 1 ? params.unit : uint(GDM_PROJECT_UNIT);
+  uint lane = index % GDM_SIMD_LANES;
+  uint simdgroup = index / GDM_SIMD_LANES;
+  uint firstOutput = (group * (GDM_PROJECT_THREADS / GDM_SIMD_LANES) + simdgroup) * O;
+  uint last = project_rows(rows, params) - 1;
+  uint inputs = params.inputs;
+  TileRows<T, W, R, O> from;
+  Fetched<T, W, R, O, N> now;
+  float sum[R * O];
+  GDM_UNROLL for (uint b = 0; b < O; ++b) {
+    matrix_place(from.weights[b], weight, scales, biases, project_matrix(rows) + min(firstOutput + b, params.outputs - 1),
+                 8 * lane, inputs);
+  }
+  GDM_UNROLL for (uint a = 0; a < R; ++a) {
+    from.x[a].row = x + (project_x(rows, params, min(a, last)) + 8 * lane);
+    GDM_UNROLL for (uint b = 0; b < O; ++b) sum[a * O + b] = 0.0f;
+  }
+  for (uint i = 8 * lane; i < inputs; i += step) {
+    tile_fetch(now, from, i, inputs);
+    tile_add(sum, now, from, i, inputs, unit);
+    GDM_UNROLL for (uint a = 0; a < R; ++a) matrix_move(from.x[a], step);
+    GDM_UNROLL for (uint b = 0; b < O; ++b) matrix_move(from.weights[b], step);
+  }
+
+  // Chains of GDM_PROJECT_SUMS sums at a time go through threadgroup memory; lane n adds those of sum n.
+  constexpr uint most = R * O < GDM_PROJECT_SUMS ? R * O : uint(GDM_PROJECT_SUMS);
+  threadgroup float* own = (threadgroup float*)(memory + simdgroup * (GDM_PROJECT_MEMORY / 4));
+  GDM_UNROLL for (uint first = 0; first < R * O; first += most) {
+    if (first > 0) simdgroup_barrier(mem_flags::mem_threadgroup);
+    GDM_UNROLL for (uint k = 0; k < most; ++k) own[4 * GDM_PROJECT_PITCH * k + lane] = sum[first + k];
+    simdgroup_barrier(mem_flags::mem_threadgroup);
+    uint row = (first + lane) / O;
+    uint output = firstOutput + (first + lane) % O;
+    if (lane < most && row <= last && output < params.outputs) {
+      float total = chains_sum((threadgroup const float4*)own + GDM_PROJECT_PITCH * lane);
+      project_store(out, residual, params, project_out(rows, params, row) + output, project_residual(rows, row), output, total);
+    }
+  }
+}
 
 template <typename T, typename W, typename ROWS>
 METAL_FUNC void project_tile(device const T* x, device const ushort* weight, device const ushort* scales,
                              device const ushort* biases, device const T* residual, device T* out,
                              constant GDMProject& params, threadgroup float4* memory, ROWS rows, uint group, uint index) {
   constexpr uint packed = IsPacked<W>::value;
-  typedef Tile<W, packed> Shape;
-  if (packed == 1 && TILE_ROWS == 1 && PACKED_ROW) {
+  if (MATRICES) {
+    project_matrices<T, W>(x, weight, scales, biases, residual, out, params, memory, rows, group, index);
+  } else if (MANY_ROWS) {
+    project_block<T, W>(x, weight, scales, biases, residual, out, params, memory, rows, group, index);
+  } else if (packed == 1 && TILE_ROWS == 1 && PACKED_ROW) {
     PackedRow<T, W, ROWS, packed>::run(x, weight, scales, biases, residual, out, params, memory, rows, group, index);
-    return;
-  }
-  constexpr uint tile = GDM_PROJECT_TILE;
-  constexpr uint simdgroups = GDM_PROJECT_THREADS / GDM_SIMD_LANES;
-  constexpr uint step = 8 * GDM_SIMD_LANES;
-  constexpr uint most = Shape::many;
-  uint outs = TILE_ROWS == 1 ? Shape::outputs : tile;
-  uint turns = TILE_ROWS == 1 ? Shape::turns : TILE_ROWS == 2 ? Shape::fewest : Shape::many;
-  uint lane = index % GDM_SIMD_LANES;
-  uint firstOutput = (group * simdgroups + index / GDM_SIMD_LANES) * outs;
-  uint last = project_rows(rows, params) - 1;
-  uint inputs = params.inputs;
-
-  MatrixRow<T> xRow[GDM_PROJECT_ROWS];
-  MatrixRow<W> weightRow[tile];
-  float sum[GDM_PROJECT_ROWS * tile];
-  GDM_UNROLL for (uint b = 0; b < tile; ++b) {
-    if (b < outs) {
-      matrix_place(weightRow[b], weight, scales, biases, project_matrix(rows) + min(firstOutput + b, params.outputs - 1),
-                   8 * lane, inputs);
-    }
-  }
-  GDM_UNROLL for (uint a = 0; a < GDM_PROJECT_ROWS; ++a) {
-    xRow[a].row = x + (project_x(rows, params, min(a, last)) + 8 * lane);
-    GDM_UNROLL for (uint b = 0; b < tile; ++b) sum[a * tile + b] = 0.0f;
-  }
-  for (uint i = 8 * lane; i < inputs; i += turns * step) {
-    Raw<W> raw[most][tile];
-    Raw<T> one[most];  // of one row: asked for with the weights
-    GDM_UNROLL for (uint turn = 0; turn < most; ++turn) {
-      uint at = i + turn * step;
-      if (turn < turns && at < inputs) {
-        GDM_UNROLL for (uint b = 0; b < tile; ++b) {
-          if (b < outs) matrix_fetch(raw[turn][b], weightRow[b], turn * step, at, inputs);
-        }
-        if (TILE_ROWS == 1) row_fetch(one[turn], xRow[0], turn * step, at, inputs);
-      }
-    }
-    GDM_UNROLL for (uint turn = 0; turn < most; ++turn) {
-      uint at = i + turn * step;
-      if (turn < turns && at < inputs) {
-        Eight w[tile];
-        GDM_UNROLL for (uint b = 0; b < tile; ++b) {
-          if (b < outs) matrix_widen(w[b], raw[turn][b], GDM_PROJECT_UNIT);
-        }
-        GDM_UNROLL for (uint a = 0; a < GDM_PROJECT_ROWS; ++a) {
-          if (a < TILE_ROWS) {
-            Raw<T> read = one[turn];
-            Eight v;
-            if (TILE_ROWS != 1) row_fetch(read, xRow[a], turn * step, at, inputs);
-            matrix_widen(v, read, GDM_PROJECT_UNIT);
-            GDM_UNROLL for (uint b = 0; b < tile; ++b) {
-              if (b < outs) sum[a * tile + b] = chain8(sum[a * tile + b], v, w[b], at, inputs);
-            }
-          }
-        }
-      }
-    }
-    GDM_UNROLL for (uint b = 0; b < tile; ++b) {
-      if (b < outs) matrix_move(weightRow[b], turns * step);
-    }
-    GDM_UNROLL for (uint a = 0; a < GDM_PROJECT_ROWS; ++a) {
-      if (a < TILE_ROWS) matrix_move(xRow[a], turns * step);
-    }
-  }
-
-  // The tree, for all sums at once: where two are left, a lane keeps the one of its bit and gives the other away. In the
-  // end lane n has sum n, of row n / 4 and output n % 4.
-  uint sums = TILE_ROWS * tile;
-  GDM_UNROLL for (uint bit = 0; bit < 5; ++bit) {
-    ushort other = ushort(1u << bit);
-    bool upper = (lane >> bit & 1) != 0;
-    if (sums >> bit > 1) {
-      GDM_UNROLL for (uint k = 0; k < GDM_PROJECT_ROWS * tile / 2; ++k) {
-        if (k < sums >> (bit + 1)) {
-          float kept = upper ? sum[2 * k + 1] : sum[2 * k];
-          float given = upper ? sum[2 * k] : sum[2 * k + 1];
-          sum[k] = kept + simd_shuffle_xor(given, other);
-        }
-      }
-    } else {
-      sum[0] += simd_shuffle_xor(sum[0], other);
-    }
-  }
-  uint row = lane / tile;
-  uint output = firstOutput + lane % tile;
-  if (lane < sums && lane % tile < outs && row <= last && output < params.outputs) {
-    project_store(out, residual, params, project_out(rows, params, row) + output, project_residual(rows, row), output, sum[0]);
+  } else if (TILE_ROWS == 1 && MANY_TURNS) {
+    project_tile_of<T, W, 1, ManyTurns<W, packed>::turns>(x, weight, scales, biases, residual, out, params, memory, rows, group, index);
+  } else if (TILE_ROWS == 1) {
+    project_tile_of<T, W, 1, Tile<W, packed, 1>::turns>(x, weight, scales, biases, residual, out, params, memory, rows, group, index);
+  } else if (TILE_ROWS == 2) {
+    project_tile_of<T, W, 2, Tile<W, packed, 2>::turns>(x, weight, scales, biases, residual, out, params, memory, rows, group, index);
+  } else if (TILE_ROWS == 4) {
+    project_tile_of<T, W, 4, Tile<W, packed, 4>::turns>(x, weight, scales, biases, residual, out, params, memory, rows, group, index);
+  } else {
+    project_tile_of<T, W, 8, Tile<W, packed, 8>::turns>(x, weight, scales, biases, residual, out, params, memory, rows, group, index);
   }
 }
 

@@ -6,18 +6,18 @@
 // The order of a sum, for one row as for many and for any way to store weights (a quantised one
 // is w = fma(q, scale, bias) first, and eight of them are a whole number of bytes at any width):
 //   1. chain c = 0 .. 31 takes elements 8 (c + 32 i) + 0 .. 7, i = 0, 1, ..., in ascending order by fma, from 0
-//   2. chains add by xor 1, 2, 4, 8, 16 of their number
-// It depends on `inputs` alone. Here a chain is a lane; in packed_row.h, which the host takes for one row of packed weights
-// and many outputs (PACKED_ROW), a lane has four. The residual is added to the whole sum.
+//   2. chains add in ascending order, from 0
+// It depends on `inputs` alone. The residual is added to the whole sum.
 //
-// Grid: (ceil(rows / TILE_ROWS), ceil(outputs / (4 OUTS))) threadgroups of GDM_PROJECT_THREADS, rows first, so that
-// threadgroups that run together read the same weights. A simdgroup makes a tile of TILE_ROWS rows (1, 2, 4 or 8) by
-// OUTS outputs (4, or what Tile says), so that a weight read once serves all rows; past the edge it repeats the last row or
-// output, unstored. What a lane reads of weights, 8 neighbours of each output, in one turn or, where they are few bytes, in
-// several, it asks for before it uses the first. Tiles of eight rows take 150 registers and more, those of four of packed
-// weights 143: the host uses smaller ones where the pipeline then has few threads, which is why there is no bound here.
-// Function constants: OUT_F32, ALIGNED_ROWS, TILE_ROWS, PACKED_ROW, MATRIX_ALIGNMENT, MATRIX_SHIFT, MATRIX_GROUP,
-// MATRIX_DTYPE, SCALES_SHIFT, BIASES_SHIFT.
+// Grid: (ceil(rows / rows of a threadgroup), ceil(outputs / its outputs)) threadgroups of GDM_PROJECT_THREADS, rows first, so
+// that threadgroups that run together read the same weights. The forms, of which the host takes one by rows, outputs and cores:
+//   projection.h         TILE_ROWS rows (1, 2, 4 or 8), of four simdgroups' outputs: a chain is a lane
+//   packed_row.h         PACKED_ROW, one row of packed weights and many outputs: a lane has four chains of one output
+//   projection_block.h   MANY_ROWS, GDM_BLOCK_ROWS by GDM_BLOCK_OUTPUTS: a thread has whole sums
+//   projection_matrix.h  MATRICES, products "matrix", GDM_BLOCK_ROWS rows and outputs; its order is its own
+// Threadgroup memory, which the host passes: as these say.
+// Function constants: OUT_F32, ALIGNED_ROWS, TILE_ROWS, PACKED_ROW, MANY_ROWS, MANY_TURNS, MATRICES, MATRIX_ALIGNMENT, MATRIX_SHIFT,
+// MATRIX_GROUP, MATRIX_VARIANT, MATRIX_DTYPE, SCALES_SHIFT, BIASES_SHIFT.
 #include "projection.h"
 
 // Consecutive rows.
@@ -42,10 +42,10 @@ kernel void gd_project(device const T* x [[buffer(0)]],
                        device const T* residual [[buffer(4)]],
                        device T* out [[buffer(5)]],
                        constant GDMProject& params [[buffer(6)]],
+                       threadgroup float4* memory [[threadgroup(0)]],
                        uint2 group [[threadgroup_position_in_grid]],
                        uint index [[thread_index_in_threadgroup]]) {
-  threadgroup float4 memory[GDM_PACKED_MEMORY];
-  AllRows rows = {group.x * TILE_ROWS};
+  AllRows rows = {group.x * (MANY_ROWS || MATRICES ? uint(GDM_BLOCK_ROWS) : TILE_ROWS)};
   project_tile<T, W>(x, weight, scales, biases, residual, out, params, memory, rows, group.y, index);
 }
 

@@ -1,4 +1,4 @@
-// The common arguments of decode, prefill and the chunked scan, and the addresses of a token's rows.
+// The common arguments of decode and prefill, and the addresses of a token's rows.
 // recurrence_decode.metal describes each tensor and table.
 #ifndef GATED_DELTA_SHADERS_RECURRENCE_H
 #define GATED_DELTA_SHADERS_RECURRENCE_H

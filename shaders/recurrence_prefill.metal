@@ -4,100 +4,216 @@
 // sum has the order of rows.h. What differs is where keys and queries come from: a threadgroup of 32 rows loads and
 // normalises each key and query once, instead of once a lane group.
 //
-// Grid: (ceil(Dv / 32), Hv, n) threadgroups of GDM_PREFILL_THREADS, a row GDM_PREFILL_LANES. The last threadgroup of a
-// head may have groups beyond Dv: they hold zeros and write nothing, so that every lane takes part in every step.
+// Grid: (ceil(Dv / 32), Hv, n) threadgroups, GDM_PREFILL_LANES a lane group of TILE_ROWS rows (prefill.h): 256 threads, or
+// 128 with two rows. The last threadgroup of a head may have rows beyond Dv: they are zeros and are not written, so that
+// every lane takes part in every step.
 //
-// A block is B = GDM_PREFILL_BLOCK tokens. Threadgroup memory, in floats:
+// A block is B = GDM_PREFILL_BLOCK tokens, or OUT_AT_ONCE and for key dims of 64 and 128 twice as many. Threadgroup memory, in
+// floats:
 //   keys [B, Dk] | queries [B, Dk] | decays [B, Dk or 1] | betas [B] | values [B, 32] | outputs [B, 32]
-// that is B (2 Dk + (GATE_PER_KEY ? Dk : 1) + 1 + 64), 10.3 KB for Dk = 128: three threadgroups fit a core's 32 KB. The
-// host passes it, rounded up to 16 bytes; at most 26688 bytes (Dk = 256, GATE_PER_KEY).
+// that is B (2 Dk + (GATE_PER_KEY ? Dk : 1) + 1 + 64), 10.3 KB for B = 8 and Dk = 128: three threadgroups fit a core's 32 KB.
+// The host passes it, rounded up to 16 bytes; at most 28736 bytes (B = 16, Dk = 128, GATE_PER_KEY).
 //
 // A part of the tokens, [partFirst, partFirst + partTokens) of each sequence, is a dispatch of its own where an op would
 // keep a GPU to itself for too long. PARTS: the state goes from part to part in `carried` [n, Hv, Dv, Dk] f32, whatever
 // the state's dtype, so that the cuts change no bit.
 //
-// 1. Read the rows of the state into registers. Ask for the first block: sixteen lanes a key or query, one value a
-//    thread, decays and betas.
+// 1. Read the rows of the state into registers. Ask for the first block: 8 or 16 lanes a key or query, then values, decays
+//    and betas.
 // 2. For each block: (a) put what was asked for into threadgroup memory; barrier. (b) Ask for the next block into
 //    registers; walk half of the tokens, leaving outputs in threadgroup memory; normalise what was asked for; walk the
 //    other half; barrier. (c) Write the outputs, coalesced. OUT_AT_ONCE: walks write outputs themselves, four tokens at a
 //    time, and (c) is not there; it takes more registers, and is for few threadgroups, which wait for their own steps.
 // 3. Write the rows to the write slot.
 //
-// Function constants: TILED_HEADS, GATE_PER_KEY, QK_NORM, OUT_F32, HAS_STORES, RECORD, PARTS, OUT_AT_ONCE.
-#include "recurrence.h"
+// Function constants: TILED_HEADS, GATE_PER_KEY, QK_NORM, OUT_F32, HAS_STORES, RECORD, PARTS, OUT_AT_ONCE, TILE_ROWS.
+#include "prefill.h"
+
+// The kernel's arguments, in the form that its parts take.
+template <typename T, typename S> struct Prefill {
+  Recurrence<T, S> with;
+  Records records;
+  device const int* cuSeqlens;
+  device const float* gate;
+  device const float* beta;
+  device float* carried;
+};
 
 // The values of a block that a thread has asked for.
-template <typename T, uint G> struct Asked {
-  RowBits<T, GDM_PREFILL_STAGE_LANES, G> bits;  // of key or query `item`
-  Row<GDM_PREFILL_STAGE_LANES, G> row;          // the same, normalised
-  Row<GDM_PREFILL_STAGE_LANES, G> decay;        // of token `item`, GATE_PER_KEY
-  T value;
+template <typename T, uint G, uint R, uint B> struct Asked {
+  RowBits<T, PrefillShape<R, B>::lanes, G> bits[PrefillShape<R, B>::items];  // of keys or queries
+  Row<PrefillShape<R, B>::lanes, G> row[PrefillShape<R, B>::items];          // the same, normalised
+  Row<PrefillShape<R, B>::lanes, G> decay[PrefillShape<R, B>::items];        // of those tokens, GATE_PER_KEY
+  T value[PrefillShape<R, B>::values];
   float gate;
   float beta;
 };
 
-// The inputs and outputs of a walk over a block, at this lane group's row.
-template <typename T> struct Walk {
-  threadgroup const float* keys;
-  threadgroup const float* queries;
-  threadgroup const float* decays;
-  threadgroup const float* values;
-  threadgroup float* outputs;
-  threadgroup const float* betas;
-  device T* out;
-  ulong outAt;
-  uint outStride;
-  device float* recordDelta;
-  ulong record;
-  uint recordStride;
-  int first;
-};
+// Normalises the keys and queries that were asked for, once they have arrived.
+template <typename T, uint G, uint R, uint B>
+METAL_FUNC void asked_normalise(thread Asked<T, G, R, B>& asked, constant GDMRecurrence& params, uint own, uint keyDim) {
+  typedef PrefillShape<R, B> Shape;
+  GDM_UNROLL for (uint u = 0; u < Shape::items; ++u) {
+    bool isKey = own + u * (Shape::threads / Shape::lanes) < B;
+    if (sizeof(T) == 2) row_widen(asked.row[u], asked.bits[u]);
+    row_normalise(asked.row[u], keyDim, params.epsilon, isKey ? 1.0f : params.scale);
+  }
+}
 
-// Tokens from .. end - 1; a COUNT other than 0 is their number.
-template <uint COUNT, typename T, typename S, uint L, uint G>
-METAL_FUNC void prefill_walk(thread States<S>& states, thread Rows<L, G, 1>& s, thread const Walk<T>& walk, uint from,
-                             uint end, RowSet set) {
-  uint keyDim = states.keyDim;
-  uint count = COUNT > 0 ? COUNT : end - from;
-  // Outputs of a known number of tokens wait in registers: a store between two tokens would keep the next one's key and
-  // query from being loaded ahead of it. Every lane of a row has them all: OUT_AT_ONCE, lane i stores that of token i.
-  static_assert(COUNT <= L, "a lane stores an output");
-  float outputs[COUNT > 0 ? COUNT : 1];
-  _Pragma("unroll 4") for (uint i = 0; i < count; ++i) {
-    uint t = from + i;
-    if (HAS_STORES) states_store(states, walk.first + int(t), s, set);
-    Row<L, G> k;
-    Row<L, G> q;
-    row_load(k, walk.keys + t * keyDim, set.lane, keyDim);
-    row_load(q, walk.queries + t * keyDim, set.lane, keyDim);
-    if (GATE_PER_KEY) {
-      Row<L, G> decay;
-      row_load(decay, walk.decays + t * keyDim, set.lane, keyDim);
-      rows_scale(s, decay);
-    } else {
-      rows_scale(s, walk.decays[t]);
+// A threadgroup's share, R rows a lane group, blocks of B tokens.
+template <uint R, uint B, uint G, typename T, typename S>
+METAL_FUNC void prefill_rows(thread const Prefill<T, S>& given, constant GDMRecurrence& params, constant GDMPart& part,
+                             threadgroup float* memory, uint3 group, uint index) {
+  typedef PrefillShape<R, B> Shape;
+  constexpr uint L = GDM_PREFILL_LANES;
+  constexpr uint W = Shape::lanes;
+  constexpr uint items = Shape::items;
+  constexpr uint threads = Shape::threads;
+  uint keyHeads = params.keyHeads;
+  uint valueHeads = params.valueHeads;
+  uint keyDim = G < 64 ? 4 * G : params.keyDim;
+  uint valueDim = params.valueDim;
+  uint decayDim = GATE_PER_KEY ? keyDim : 1;
+  threadgroup float* keys = memory;
+  threadgroup float* queries = keys + B * keyDim;
+  threadgroup float* decays = queries + B * keyDim;
+  threadgroup float* values = decays + B * decayDim;
+  threadgroup float* outputs = values + B * GDM_PREFILL_ROWS;
+  threadgroup float* betas = outputs + B * GDM_PREFILL_ROWS;
+
+  uint lane = index % L;
+  uint rowGroup = index / L;
+  uint firstRow = group.x * GDM_PREFILL_ROWS;
+  uint rows = min(uint(GDM_PREFILL_ROWS), valueDim - firstRow);
+  uint valueHead = group.y;
+  uint sequence = group.z;
+  uint keyHead = key_head_of(valueHead, keyHeads, valueHeads);
+  bool recordsKey = firstRow == 0 && is_first_of_key_head(valueHead, keyHeads, valueHeads);
+
+  int begin = given.cuSeqlens[sequence];
+  int count = given.cuSeqlens[sequence + 1] - begin;
+  int start = PARTS ? int(part.first) : 0;
+  int end = PARTS ? min(count, start + int(part.tokens)) : count;
+  int readSlot = given.with.readSlots[sequence];
+  int writeSlot = given.with.writeSlots[sequence];
+  uint headRow = valueHead * valueDim;
+  RowSet set = {headRow + firstRow + rowGroup, Shape::apart, headRow + valueDim, lane};
+  States<S> states = states_of(given.with, sequence, valueHeads * valueDim, keyDim);
+  if (start == 0 && (HAS_STORES || count == 0)) {
+    states_begin<S, L, G, R>(states, readSlot, writeSlot, count == 0, set);
+  }
+  if (start >= count) return;
+
+  Rows<L, G, R> s;
+  device float* carried = given.carried + ulong(sequence) * states.slotRows * keyDim;
+  if (!PARTS || start == 0) {
+    states_read(s, states, readSlot, set);
+  } else {
+    GDM_UNROLL for (uint r = 0; r < R; ++r) {
+      if (row_exists(set, r)) row_load<float>(s.row[r], carried + ulong(row_of(set, r)) * keyDim, lane, keyDim);
+      else row_zero(s.row[r]);
     }
-    Step<L, G, 1> step;
-    step.value[0] = walk.values[t * GDM_PREFILL_ROWS];
-    rows_step(s, k, q, step, walk.betas[t], set.lane, keyDim);
-    if (set.lane == 0) {
-      if (COUNT == 0 && !OUT_AT_ONCE) walk.outputs[t * GDM_PREFILL_ROWS] = step.out[0];
-      if (COUNT == 0 && OUT_AT_ONCE && row_exists(set, 0)) {
-        write_wide(walk.out, walk.outAt + ulong(t) * walk.outStride, step.out[0], OUT_F32);
+  }
+  while (PARTS && HAS_STORES && states.next < states.end && given.with.stores[states.next].tokens < start) ++states.next;
+
+  // Item i is key i for i < B, else query i - B.
+  uint own = index / W;
+  uint wide = index % W;
+  device const T* keySource = key_of(given.with, params, 0, keyHead);
+  device const T* querySource = query_of(given.with, params, 0, keyHead);
+  device const T* valueSource = value_of(given.with, params, 0, valueHead) + (firstRow + min(index % GDM_PREFILL_ROWS, rows - 1));
+  device const float* gateSource = given.gate + gate_at(params, 0, valueHead);
+  device const float* betaSource = given.beta + beta_at(params, 0, valueHead);
+  uint ownRow = rowGroup + lane % R * Shape::apart;
+
+  Asked<T, G, R, B> asked;
+  for (int first = start - int(B); first < end; first += int(B)) {
+    // (a) The values asked for one block ago.
+    uint tokens = 0;
+    if (first >= start) {
+      tokens = min(B, uint(end - first));
+      GDM_UNROLL for (uint u = 0; u < items; ++u) {
+        uint item = own + u * (threads / W);
+        bool isKey = item < B;
+        uint t = item % B;
+        if (t < tokens) {
+          row_store((isKey ? keys : queries) + t * keyDim, asked.row[u], wide, keyDim);
+          if (GATE_PER_KEY && isKey) row_store(decays + t * keyDim, asked.decay[u], wide, keyDim);
+          if (RECORD && recordsKey && isKey) {
+            row_store<float>(given.records.key + ((ulong(begin + first) + t) * keyHeads + keyHead) * keyDim, asked.row[u],
+                             wide, keyDim);
+          }
+        }
       }
-      if (RECORD && row_exists(set, 0)) walk.recordDelta[walk.record + ulong(t) * walk.recordStride] = step.delta[0];
+      GDM_UNROLL for (uint u = 0; u < Shape::values; ++u) values[index + u * threads] = float(asked.value[u]);
+      if (!GATE_PER_KEY && index < B) decays[index] = asked.gate;
+      if (index < B) betas[index] = asked.beta;
+      threadgroup_barrier(mem_flags::mem_threadgroup);
     }
-    outputs[COUNT > 0 ? i : 0] = step.out[0];
+
+    // (b) Tokens past the end repeat the last.
+    bool more = first + int(B) < end;
+    if (more) {
+      uint last = uint(end - 1 - (first + int(B)));
+      ulong base = ulong(begin + first + int(B));
+      GDM_UNROLL for (uint u = 0; u < items; ++u) {
+        uint item = own + u * (threads / W);
+        bool isKey = item < B;
+        ulong token = base + min(item % B, last);
+        device const T* from = isKey ? keySource + token * params.keyTokenStride : querySource + token * params.queryTokenStride;
+        if (sizeof(T) == 2) row_ask(asked.bits[u], from, wide, keyDim);
+        else row_load<T>(asked.row[u], from, wide, keyDim);
+        if (GATE_PER_KEY) row_load<float>(asked.decay[u], gateSource + token * params.gateTokenStride, wide, keyDim);
+      }
+      GDM_UNROLL for (uint u = 0; u < Shape::values; ++u) {
+        uint t = (index + u * threads) / GDM_PREFILL_ROWS;
+        asked.value[u] = valueSource[(base + min(t, last)) * params.valueTokenStride];
+      }
+      ulong token = base + min(index % B, last);
+      if (!GATE_PER_KEY) asked.gate = gateSource[token * params.gateTokenStride];
+      asked.beta = betaSource[token * params.betaTokenStride];
+    }
+    if (first < start) {
+      asked_normalise(asked, params, own, keyDim);
+      continue;
+    }
+    Walk<T> walk = {keys, queries, decays, values + ownRow, outputs + ownRow, betas, given.with.out, 0,
+                    params.outTokenStride, given.records.delta, 0, valueHeads * valueDim, first, row_exists(set, lane % R)};
+    walk.outAt = out_at(params, ulong(begin + first), valueHead) + firstRow + ownRow;
+    if (RECORD) walk.record = (ulong(begin + first) * valueHeads + valueHead) * valueDim + firstRow + ownRow;
+    if (tokens == B) {
+      for (uint t = 0; t < B / 2; t += 4) prefill_four(states, s, walk, t, set);
+    } else {
+      prefill_rest(states, s, walk, tokens, set);
+    }
+    // The values asked for have arrived; the latency of their norm hides behind the second half.
+    if (more) asked_normalise(asked, params, own, keyDim);
+    if (tokens == B) {
+      for (uint t = B / 2; t < B; t += 4) prefill_four(states, s, walk, t, set);
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+
+    // (c) The next block's staging touches nothing that is read here.
+    if (!OUT_AT_ONCE) {
+      uint r = index % GDM_PREFILL_ROWS;
+      GDM_UNROLL for (uint u = 0; u < Shape::values; ++u) {
+        uint t = (index + u * threads) / GDM_PREFILL_ROWS;
+        if (t < tokens && r < rows) {
+          ulong at = out_at(params, ulong(begin + first) + t, valueHead) + firstRow + r;
+          write_wide(given.with.out, at, outputs[index + u * threads], OUT_F32);
+        }
+      }
+    }
   }
-  if (COUNT > 0 && !OUT_AT_ONCE && set.lane == 0) {
-    GDM_UNROLL for (uint i = 0; i < (COUNT > 0 ? COUNT : 1); ++i) walk.outputs[(from + i) * GDM_PREFILL_ROWS] = outputs[i];
+
+  if (PARTS && end < count) {
+    GDM_UNROLL for (uint r = 0; r < R; ++r) {
+      if (row_exists(set, r)) row_store<float>(carried + ulong(row_of(set, r)) * keyDim, s.row[r], lane, keyDim);
+    }
+    return;
   }
-  if (COUNT > 0 && OUT_AT_ONCE && set.lane < COUNT && row_exists(set, 0)) {
-    float own = outputs[0];
-    GDM_UNROLL for (uint i = 1; i < (COUNT > 0 ? COUNT : 1); ++i) own = set.lane == i ? outputs[i] : own;
-    write_wide(walk.out, walk.outAt + ulong(from + set.lane) * walk.outStride, own, OUT_F32);
-  }
+  if (HAS_STORES) states_store(states, count, s, set);
+  if (writeSlot >= 0) states_write(states, given.with.state, uint(writeSlot), s, set);
 }
 
 template <typename T, typename S, uint G>
@@ -124,134 +240,22 @@ kernel void gd_prefill(device const T* query [[buffer(0)]],
                        threadgroup float* memory [[threadgroup(0)]],
                        uint3 group [[threadgroup_position_in_grid]],
                        uint index [[thread_index_in_threadgroup]]) {
-  constexpr uint L = GDM_PREFILL_LANES;
-  constexpr uint W = GDM_PREFILL_STAGE_LANES;
-  constexpr uint block = GDM_PREFILL_BLOCK;
-  static_assert(2 * block * W == GDM_PREFILL_THREADS, "a lane group stages one key or query");
-  static_assert(block * GDM_PREFILL_ROWS == GDM_PREFILL_THREADS, "a thread stages one value");
-  Recurrence<T, S> given = {query, key, value, out, state, staged, snapshots, readSlots, writeSlots, storeOffsets, stores};
-  Records records = {recordKey, recordDelta};
-  uint keyHeads = params.keyHeads;
-  uint valueHeads = params.valueHeads;
-  uint keyDim = G < 64 ? 4 * G : params.keyDim;
-  uint valueDim = params.valueDim;
-  uint decayDim = GATE_PER_KEY ? keyDim : 1;
-  threadgroup float* keys = memory;
-  threadgroup float* queries = keys + block * keyDim;
-  threadgroup float* decays = queries + block * keyDim;
-  threadgroup float* values = decays + block * decayDim;
-  threadgroup float* outputs = values + block * GDM_PREFILL_ROWS;
-  threadgroup float* betas = outputs + block * GDM_PREFILL_ROWS;
-
-  uint lane = index % L;
-  uint rowGroup = index / L;
-  uint firstRow = group.x * GDM_PREFILL_ROWS;
-  uint rows = min(uint(GDM_PREFILL_ROWS), valueDim - firstRow);
-  uint valueHead = group.y;
-  uint sequence = group.z;
-  uint keyHead = key_head_of(valueHead, keyHeads, valueHeads);
-  bool recordsKey = firstRow == 0 && is_first_of_key_head(valueHead, keyHeads, valueHeads);
-
-  int begin = cuSeqlens[sequence];
-  int count = cuSeqlens[sequence + 1] - begin;
-  int start = PARTS ? int(part.first) : 0;
-  int end = PARTS ? min(count, start + int(part.tokens)) : count;
-  int readSlot = readSlots[sequence];
-  int writeSlot = writeSlots[sequence];
-  uint headRow = valueHead * valueDim;
-  RowSet set = {headRow + firstRow + rowGroup, GDM_PREFILL_ROWS, headRow + valueDim, lane};
-  States<S> states = states_of(given, sequence, valueHeads * valueDim, keyDim);
-  if (start == 0 && (HAS_STORES || count == 0)) {
-    states_begin<S, L, G, 1>(states, readSlot, writeSlot, count == 0, set);
+  Prefill<T, S> given = {{query, key, value, out, state, staged, snapshots, readSlots, writeSlots, storeOffsets, stores},
+                         {recordKey, recordDelta},
+                         cuSeqlens,
+                         gate,
+                         beta,
+                         carried};
+  constexpr uint B = GDM_PREFILL_BLOCK;
+  constexpr uint most = G < 64 ? 2 * B : B;
+  constexpr uint pair = G < 64 ? 2 : 1;
+  if (TILE_ROWS == 2) {
+    if (OUT_AT_ONCE) prefill_rows<pair, most, G>(given, params, part, memory, group, index);
+    else prefill_rows<pair, B, G>(given, params, part, memory, group, index);
+  } else {
+    if (OUT_AT_ONCE) prefill_rows<1, most, G>(given, params, part, memory, group, index);
+    else prefill_rows<1, B, G>(given, params, part, memory, group, index);
   }
-  if (start >= count) return;
-
-  Rows<L, G, 1> s;
-  ulong carriedAt = (ulong(sequence) * states.slotRows + row_of(set, 0)) * keyDim;
-  if (!PARTS || start == 0) states_read(s, states, readSlot, set);
-  else if (row_exists(set, 0)) row_load<float>(s.row[0], carried + carriedAt, lane, keyDim);
-  else row_zero(s.row[0]);
-  while (PARTS && HAS_STORES && states.next < states.end && stores[states.next].tokens < start) ++states.next;
-
-  // Item i is key i for i < block, else query i - block.
-  uint item = index / W;
-  uint wide = index % W;
-  bool isKey = item < block;
-  uint slotOf = isKey ? item : item - block;
-  device const T* source = isKey ? key_of(given, params, 0, keyHead) : query_of(given, params, 0, keyHead);
-  uint sourceStride = isKey ? params.keyTokenStride : params.queryTokenStride;
-  device const T* valueSource = value_of(given, params, 0, valueHead) + (firstRow + min(index % GDM_PREFILL_ROWS, rows - 1));
-  device const float* gateSource = gate + gate_at(params, 0, valueHead);
-  device const float* betaSource = beta + beta_at(params, 0, valueHead);
-
-  Asked<T, G> asked;
-  for (int first = start - int(block); first < end; first += int(block)) {
-    // (a) The values asked for one block ago.
-    uint tokens = 0;
-    if (first >= start) {
-      tokens = min(block, uint(end - first));
-      if (slotOf < tokens) {
-        row_store((isKey ? keys : queries) + slotOf * keyDim, asked.row, wide, keyDim);
-        if (GATE_PER_KEY && isKey) row_store(decays + slotOf * keyDim, asked.decay, wide, keyDim);
-        if (RECORD && recordsKey && isKey) {
-          ulong at = ulong(begin + first) + slotOf;
-          row_store<float>(records.key + (at * keyHeads + keyHead) * keyDim, asked.row, wide, keyDim);
-        }
-      }
-      values[index] = float(asked.value);
-      if (!GATE_PER_KEY && index < block) decays[index] = asked.gate;
-      if (index < block) betas[index] = asked.beta;
-      threadgroup_barrier(mem_flags::mem_threadgroup);
-    }
-
-    // (b) Tokens past the end repeat the last.
-    if (first + int(block) < end) {
-      uint last = uint(end - 1 - (first + int(block)));
-      ulong base = ulong(begin + first + int(block));
-      device const T* from = source + (base + min(slotOf, last)) * sourceStride;
-      if (sizeof(T) == 2) row_ask(asked.bits, from, wide, keyDim);
-      else row_load<T>(asked.row, from, wide, keyDim);
-      asked.value = valueSource[(base + min(index / GDM_PREFILL_ROWS, last)) * params.valueTokenStride];
-      if (GATE_PER_KEY) {
-        row_load<float>(asked.decay, gateSource + (base + min(slotOf, last)) * params.gateTokenStride, wide, keyDim);
-      } else {
-        asked.gate = gateSource[(base + min(index % block, last)) * params.gateTokenStride];
-      }
-      asked.beta = betaSource[(base + min(index % block, last)) * params.betaTokenStride];
-    }
-    if (first < start) {
-      if (sizeof(T) == 2) row_widen(asked.row, asked.bits);
-      row_normalise(asked.row, keyDim, params.epsilon, isKey ? 1.0f : params.scale);
-      continue;
-    }
-    Walk<T> walk = {keys, queries, decays, values + rowGroup, outputs + rowGroup, betas, out, 0, params.outTokenStride,
-                    records.delta, 0, valueHeads * valueDim, first};
-    walk.outAt = out_at(params, ulong(begin + first), valueHead) + firstRow + rowGroup;
-    if (RECORD) walk.record = (ulong(begin + first) * valueHeads + valueHead) * valueDim + firstRow + rowGroup;
-    if (tokens == block) prefill_walk<block / 2>(states, s, walk, 0, block / 2, set);
-    else prefill_walk<0>(states, s, walk, 0, tokens, set);
-    // The values asked for have arrived; the latency of their norm hides behind the second half.
-    if (first + int(block) < end) {
-      if (sizeof(T) == 2) row_widen(asked.row, asked.bits);
-      row_normalise(asked.row, keyDim, params.epsilon, isKey ? 1.0f : params.scale);
-    }
-    if (tokens == block) prefill_walk<block / 2>(states, s, walk, block / 2, block, set);
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-
-    // (c) The next block's staging touches nothing that is read here.
-    uint t = index / GDM_PREFILL_ROWS;
-    uint r = index % GDM_PREFILL_ROWS;
-    if (!OUT_AT_ONCE && t < tokens && r < rows) {
-      write_wide(out, out_at(params, ulong(begin + first) + t, valueHead) + firstRow + r, outputs[index], OUT_F32);
-    }
-  }
-
-  if (PARTS && end < count) {
-    if (row_exists(set, 0)) row_store<float>(carried + carriedAt, s.row[0], lane, keyDim);
-    return;
-  }
-  if (HAS_STORES) states_store(states, count, s, set);
-  if (writeSlot >= 0) states_write(states, state, uint(writeSlot), s, set);
 }
 
 // Names: gd_prefill_<T>_<S>_<key dim>; kany serves any multiple of 8 up to 256.

@@ -5,7 +5,7 @@
 // l + L i, i = 0 .. G / L - 1, so that neighbouring lanes read neighbouring memory.
 //
 // The order of every sum over a row is a function of the key dim alone, not of L: each kernel chooses its lanes by
-// the shape of its work, and decode, prefill, chunk_prepare, commit and step have equal bits.
+// the shape of its work, and decode, prefill, commit and step have equal bits.
 //   1. a group: its four columns in ascending order, a product and three fma
 //   2. G = 64: position p is group p plus group p + 32, p = 0 .. 31; otherwise a position is a group
 //   3. positions by xor 16, 8, 1, 2, 4 of their number; a key dim of 64 has 16 positions and begins with 8
@@ -100,8 +100,8 @@ METAL_FUNC float group_dot(float4 a, float4 b) {
   return fma(a.w, b.w, sum);
 }
 
-// The sum over the columns of a b, the same bits in all lanes of the row. Every lane of the simdgroup must call it.
-template <uint L, uint G> METAL_FUNC float row_dot(thread const Row<L, G>& a, thread const Row<L, G>& b) {
+// The part of the sum over the columns of a b that a lane has by itself.
+template <uint L, uint G> METAL_FUNC float row_partial(thread const Row<L, G>& a, thread const Row<L, G>& b) {
   constexpr uint positions = (G < 64 ? G : 32) / L;
   float sum[positions];
   GDM_UNROLL for (uint i = 0; i < positions; ++i) {
@@ -112,7 +112,12 @@ template <uint L, uint G> METAL_FUNC float row_dot(thread const Row<L, G>& a, th
     GDM_UNROLL for (uint i = 0; i < positions / 2; ++i) sum[i] += sum[i + positions / 2];
   }
   if (positions > 1) sum[0] += sum[positions > 1 ? 1 : 0];
-  float total = sum[0];
+  return sum[0];
+}
+
+// The sum over the columns of a b, the same bits in all lanes of the row. Every lane of the simdgroup must call it.
+template <uint L, uint G> METAL_FUNC float row_dot(thread const Row<L, G>& a, thread const Row<L, G>& b) {
+  float total = row_partial(a, b);
   if (L > 16) total += simd_shuffle_xor(total, ushort(16));
   if (L > 8) total += simd_shuffle_xor(total, ushort(8));
   total += simd_shuffle_xor(total, ushort(1));

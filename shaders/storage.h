@@ -7,18 +7,20 @@
 #include "options.h"
 #include "numerics.h"
 
-// Four neighbouring elements as stored, two of them, and the conversion of four from and to float32.
+// Four neighbouring elements as stored, two of them, and the conversion of both to float32, and of four from it.
 template <typename T> struct Vec4;
 template <> struct Vec4<float> {
   typedef float4 type;
   typedef float2 pair;
   static METAL_FUNC float4 widen(float4 v) { return v; }
+  static METAL_FUNC float2 widen_pair(float2 v) { return v; }
   static METAL_FUNC float4 round(float4 v) { return v; }
 };
 template <> struct Vec4<half> {
   typedef half4 type;
   typedef half2 pair;
   static METAL_FUNC float4 widen(half4 v) { return float4(v); }
+  static METAL_FUNC float2 widen_pair(half2 v) { return float2(v); }
   static METAL_FUNC half4 round(float4 v) { return half4(v); }
 };
 template <> struct Vec4<bfloat> {
@@ -29,6 +31,10 @@ template <> struct Vec4<bfloat> {
     uint2 pairs = as_type<uint2>(v);
     return float4(as_type<float>(pairs.x << 16), as_type<float>(pairs.x & 0xffff0000u), as_type<float>(pairs.y << 16),
                   as_type<float>(pairs.y & 0xffff0000u));
+  }
+  static METAL_FUNC float2 widen_pair(bfloat2 v) {
+    uint bits = as_type<uint>(v);
+    return float2(as_type<float>(bits << 16), as_type<float>(bits & 0xffff0000u));
   }
   static METAL_FUNC bfloat4 round(float4 v) { return bfloat4(v); }
 };

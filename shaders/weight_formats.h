@@ -27,6 +27,8 @@ enum {
   INSTANTIATE(function, "affine5", Affine<5>) \
   INSTANTIATE(function, "affine6", Affine<6>) \
   INSTANTIATE(function, "affine8", Affine<8>) \
-  INSTANTIATE(function, "ggml", Ggml)
+  INSTANTIATE(function, "ggml", Ggml) \
+  INSTANTIATE(function, "micro4", Micro<4>) \
+  INSTANTIATE(function, "micro8", Micro<8>)
 
 #endif

@@ -117,7 +117,7 @@ describe("weight formats", () => {
   const numbersOf = ({ type, elements, bytes }: GgmlFormat) => ({ type, elements, bytes });
 
   test("those of a family and its bits are as large as their numbers", () => {
-    expect(layouts.length).toBe(34);
+    expect(layouts.length).toBe(37);
     for (const [name, { elements, bytes, bits, family }] of layouts) {
       if (bits === undefined) expect(elements).toBe(1);
       else if (family === "ggml") expect({ type: bits, elements, bytes }).toEqual(numbersOf(ggmlFormats[name as GgmlName]));
@@ -130,13 +130,13 @@ describe("weight formats", () => {
 
   test("the table takes blocks that hold everything, and micro-scaled ones", () => {
     const files = generate(
-      withRow("#define GD_FORMAT_Q9_K 100 /* @q9_k @block 256 210 u8 @unpack KQuant 6 */\n#define GD_FORMAT_MXFP4 101 /* @mxfp4 @block 32 16 u32 @scales u8 @unpack Micro 4 */"),
+      withRow("#define GD_FORMAT_Q9_K 100 /* @q9_k @block 256 210 u8 @unpack KQuant 6 */\n#define GD_FORMAT_MX3 101 /* @mx3 @block 32 12 u32 @scales u8 @unpack Tiny 3 */"),
     ) as Map<string, string>;
     const holds = (path: string, ...lines: string[]) => lines.forEach((line) => expect(files.get(path)).toContain(line));
-    holds("lib/native/weight-formats.ts", 'q9_k: { elements: 256, bytes: 210, dtype: "u8", family: "kquant", bits: 6 }', 'mxfp4: { elements: 32, bytes: 16, dtype: "u32", scales: "u8", family: "micro", bits: 4 }');
-    holds("swift/Sources/GatedDeltaTypes/WeightFormats.swift", 'elements: 256, bytes: 210, dtype: .u8, kernel: "kquant")', 'bytes: 16, dtype: .u32, kernel: "micro4", scales: .only(.u8))');
-    holds("swift/Sources/CPUKernels/include/weight_formats.h", "FORMAT(GD_CPU_FORMAT_Q9_K, 256, 210, GD_CPU_U8, GD_CPU_UNPACK_kquant6)", "UNPACKING(GD_CPU_UNPACK_kquant6, kquant, 6, 256, 210)", "UNPACKING(GD_CPU_UNPACK_micro4, micro, 4)");
-    holds("shaders/weight_formats.h", 'INSTANTIATE(function, "kquant", KQuant)', 'INSTANTIATE(function, "micro4", Micro<4>)', "GDM_UNPACK_Q9_K = 0");
+    holds("lib/native/weight-formats.ts", 'q9_k: { elements: 256, bytes: 210, dtype: "u8", family: "kquant", bits: 6 }', 'mx3: { elements: 32, bytes: 12, dtype: "u32", scales: "u8", family: "tiny", bits: 3 }');
+    holds("swift/Sources/GatedDeltaTypes/WeightFormats.swift", 'elements: 256, bytes: 210, dtype: .u8, kernel: "kquant")', 'bytes: 12, dtype: .u32, kernel: "tiny3", scales: .only(.u8))');
+    holds("swift/Sources/CPUKernels/include/weight_formats.h", "FORMAT(GD_CPU_FORMAT_Q9_K, 256, 210, GD_CPU_U8, GD_CPU_UNPACK_kquant6)", "UNPACKING(GD_CPU_UNPACK_kquant6, kquant, 6, 256, 210)", "UNPACKING(GD_CPU_UNPACK_tiny3, tiny, 3)");
+    holds("shaders/weight_formats.h", 'INSTANTIATE(function, "kquant", KQuant)', 'INSTANTIATE(function, "tiny3", Tiny<3>)', "GDM_UNPACK_Q9_K = 0");
   });
 
   test.each([

@@ -19,14 +19,25 @@ function output(command: string[]): string {
   return stdout.toString();
 }
 
-type Isa = "avx2" | "avx512" | "avx512bf16" | "neon";
+type Isa = "avx2" | "avxvnni" | "avx512" | "avx512vnni" | "avx512bf16" | "neon" | "neondot";
+
+/** The kernels of int8 activations are files of their own; sets that differ in these alone share the others. */
+const parts: Readonly<Record<Isa, readonly string[]>> = {
+  avx2: ["avx2", "int8_avx2", "int8_avxvnni"],
+  avxvnni: ["avx2", "int8_avx2", "int8_avxvnni"],
+  avx512: ["avx512", "int8_avx512", "int8_avx512vnni"],
+  avx512vnni: ["avx512", "int8_avx512", "int8_avx512vnni"],
+  avx512bf16: ["avx512bf16", "int8_avx512vnni"],
+  neon: ["neon", "int8_neon", "int8_neondot"],
+  neondot: ["neon", "int8_neon", "int8_neondot"],
+};
 
 /**
  * The library's own objects if it was built here; those of another processor are compiled, and kept until a source changes. For
  * these -O1: bits do not depend on it, and NEON's take a fifth of the time.
  */
 async function objects(isa: Isa, target: string[]): Promise<string[]> {
-  const names = [`isa_${isa}.c`, "items.c"];
+  const names = [...parts[isa].map((part) => `isa_${part}.c`), "items.c"];
   const built = names.map((name) => join(import.meta.dir, "../.build/release/CPUKernels.build", `${name}.o`));
   if (target.length === 0 && built.every((file) => existsSync(file))) return built;
   const sources = folderText(kernels);
@@ -57,6 +68,14 @@ if (process.platform === "linux" && process.arch === "x64") {
         const avx512 = await lines(place.path, "avx512");
         test("AVX-512 and AVX2", () => expect(avx512).toBe(avx2));
       }
+      if (features.includes(" avx512_vnni")) {
+        const avx512vnni = await lines(place.path, "avx512vnni");
+        test("AVX-512 with VNNI and AVX2", () => expect(avx512vnni).toBe(avx2));
+      }
+      if (features.includes(" avx_vnni")) {
+        const avxvnni = await lines(place.path, "avxvnni");
+        test("AVX2 with VNNI and AVX2", () => expect(avxvnni).toBe(avx2));
+      }
       if (features.includes(" avx512_bf16")) {
         const avx512bf16 = await lines(place.path, "avx512bf16");
         test("AVX-512 with its bf16 instruction and AVX2", () => expect(avx512bf16).toBe(avx2));
@@ -64,8 +83,10 @@ if (process.platform === "linux" && process.arch === "x64") {
       if (qemu === null) {
         console.warn("cpu-bits: NEON is not run, since there is no qemu-aarch64 (Debian's qemu-user)");
       } else {
-        const neon = await lines(place.path, "neon", freestanding, withoutLibrary, [qemu]);
-        test("NEON, emulated, and AVX2", () => expect(neon).toBe(avx2));
+        for (const isa of ["neon", "neondot"] as const) {
+          const neon = await lines(place.path, isa, freestanding, withoutLibrary, [qemu, "-cpu", "max"]);
+          test(`NEON (${isa}), emulated, and AVX2`, () => expect(neon).toBe(avx2));
+        }
       }
     });
   }

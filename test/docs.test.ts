@@ -19,6 +19,7 @@ const example = (name: string) => readFileSync(join(docs, "examples", name), "ut
 
 /** The part of each program's output that does not depend on the machine. */
 const prints: Record<string, RegExp> = {
+  "ai-sdk.ts": /^\d+ tokens read, \d+ of them from the cache, \d+ written$/m,
   "agent.ts": /^Baikal is [1-9]\d{0,3} metres deep$/m,
   "best-of.ts": /of \d+ tokens$/m,
   "checkpoints.ts": /^1 of 4 slots are free$/m,
@@ -63,6 +64,7 @@ function runProgram(name: string): Outcome {
   const modules = join(folder, "node_modules");
   mkdirSync(modules, { recursive: true });
   if (!existsSync(join(modules, "gated-delta"))) symlinkSync(root, join(modules, "gated-delta"), "dir");
+  if (!existsSync(join(modules, "ai"))) symlinkSync(join(root, "node_modules", "ai"), join(modules, "ai"), "dir");
   writeFileSync(join(folder, name), example(name));
   return run([process.execPath, join(folder, name)]);
 }
@@ -92,6 +94,21 @@ describe("the site's examples", () => {
   test("the command that installs is one that the packages' test runs", () => {
     expect(readFileSync(join(root, "packages/test/run.mjs"), "utf8")).toMatch(/example\("install\.sh"\)/);
     expect(example("install.sh")).toBe("bun add gated-delta\n");
+  });
+});
+
+describe("the configurations of clients", () => {
+  test("are what their programs read, for a server as it starts", () => {
+    const { provider: { local }, model: chosen } = JSON.parse(example("opencode.json"));
+    const codex = Bun.TOML.parse(example("codex.toml")) as any;
+    const claude = Object.fromEntries(example("claude-code.env").trim().split("\n").map((line) => line.split("=")));
+    const { out } = run([process.execPath, join(root, "lib/cli/main.ts"), "serve", "--help"]);
+    const [, host] = /--host .*default: ([\d.]+)/.exec(out)!;
+    const [, port] = /--port .*default: (\d+)/.exec(out)!;
+    const base = `http://${host}:${port}`;
+    expect([local.options.baseURL, codex.model_providers[codex.model_provider].base_url, claude["ANTHROPIC_BASE_URL"]]).toEqual([`${base}/v1`, `${base}/v1`, base]);
+    expect([chosen, Object.keys(local.models), codex.model, claude["ANTHROPIC_MODEL"]]).toEqual(["local/NAME", ["NAME"], "NAME", "NAME"]);
+    expect([codex.model_providers.local.wire_api, codex.web_search]).toEqual(["responses", "disabled"]);
   });
 });
 

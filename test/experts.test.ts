@@ -22,7 +22,7 @@ onEachBackend("random mixtures", ({ device, emulated, name }) => {
     const { failure, counts } = await runSchedules(machine, files.newPath(), seed, 0, cases);
     expect(failure).toBeUndefined();
     const kinds = ["logits: NaN", "logits: infinite", "ids: one expert", "all experts of every token", "without tokens"];
-    for (const what of ["submissions failed", "orders told", ...(emulated ? [] : kinds)]) {
+    for (const what of ["submissions failed", "orders told", "in pieces of files", ...(emulated ? [] : kinds)]) {
       expect([what, counts.get(what) ?? 0]).not.toEqual([what, 0]);
     }
     if (!emulated) expect(weightFormats.filter((format) => counts.has(`of ${format}`)).length).toBeGreaterThan(weightFormats.length / 2);

@@ -14,7 +14,7 @@ const files = scratch();
 describe("the golden models", () => {
   test.each(["qwen35-q4_k_m", "qwen35-q8_0", "qwen35moe-q4_k_m", "qwen3next-bf16"])("%s", async (name) => {
     using device = openDevice(1);
-    const rows = await checkFolder(dirname(ggufPath(name)), device, "f32");
+    const rows = await checkFolder(dirname(ggufPath(name)), device, { dtype: "f32", activations: "exact", prompts: ["exact"] });
     expect(rows.filter(({ pass }) => !pass)).toEqual([]);
     expect(rows.length).toBeGreaterThan(50);
   }, 1_500_000);

@@ -23,6 +23,7 @@ const floors = [
   ["layer"],
   ["model"],
   ["server"],
+  ["ai"],
   ["cli"],
   ["ggml", "index"],
 ];

@@ -89,8 +89,9 @@ describe("other models", () => {
     ["AWQ", (config) => (config["quantization_config"] = { quant_method: "awq", bits: 4 }), 'quant_method "awq"'],
     ["fp8", (config) => (config["quantization_config"] = { quant_method: "fp8", weight_block_size: [128, 128] }), 'quant_method "fp8"'],
     ["a scheme within a wrapper", (config) => Object.assign(config, { model_type: "qwen3_5", text_config: { ...config, quantization_config: { quant_method: "bitsandbytes" } } }), '"bitsandbytes"'],
-    ["mxfp4", (config) => (config["quantization"] = { mode: "mxfp4", bits: 4, group_size: 32 }), 'mode "mxfp4"'],
-    ["mxfp4 of one module", (config) => (config["quantization"] = { bits: 4, group_size: 32, "model.norm": { mode: "mxfp4" } }), 'mode "mxfp4"'],
+    ["mxfp6", (config) => (config["quantization"] = { mode: "mxfp6", bits: 6, group_size: 32 }), 'mode "mxfp6"'],
+    ["mxfp6 of one module", (config) => (config["quantization"] = { bits: 4, group_size: 32, "model.norm": { mode: "mxfp6" } }), 'mode "mxfp6"'],
+    ["a mode that is a number", (config) => (config["quantization"] = { mode: 4, bits: 4, group_size: 32 }), "mode 4"],
     ["another activation", (config) => (config["hidden_act"] = "gelu"), '"gelu"'],
     ["biases", (config) => (config["attention_bias"] = true), "attention_bias"],
     ["attention without its gate", (config) => (config["attn_output_gate"] = false), "attn_output_gate"],
@@ -247,10 +248,10 @@ describe("tensors", () => {
     ["more groups", ({ tensors }) => ["scales", "biases"].forEach((kind) => (tensors[`${module}.${kind}`] = zeros("BF16", [128, 16]))), "file"],
     ["scales alone", ({ tensors }) => delete tensors[`${module}.biases`], "unsupported"],
     ["biases alone", ({ tensors }) => delete tensors[`${module}.scales`], "unsupported"],
-    ["scales of one byte, as mxfp4 has", ({ tensors }) => {
+    ["scales of one byte, as mxfp4 has, where it says affine", ({ tensors }) => {
       delete tensors[`${module}.biases`];
       tensors[`${module}.scales`] = { dtype: "U8", shape: [128, 8], data: new Uint8Array(1024) };
-    }, "unsupported"],
+    }, "file"],
     ["GPTQ, of which the configuration says nothing", ({ tensors, config }) => {
       delete config["quantization"];
       delete config["quantization_config"];

@@ -105,7 +105,7 @@ describe("golden models", () => {
     // Everything that is not skipped was read, once.
     const wanted = source.names.filter((one) => !model.skipped.includes(one));
     const total = wanted.reduce((sum, one) => sum + source.info(one).bytes, 0);
-    expect(progress.at(-1)).toEqual({ bytes: total, total, tensor: expect.any(String) });
+    expect(progress.at(-1)).toEqual({ bytes: total, total, tensor: expect.any(String), kernels: { ready: 0, total: 0 } });
     expect(progress.every(({ bytes }, i) => bytes >= (progress[i - 1]?.bytes ?? 0))).toBe(true);
     expect(new Set(progress.map(({ tensor }) => tensor))).toEqual(new Set(wanted));
   });
@@ -317,9 +317,9 @@ test("pieces are bounded, and other work has its turn between them", async () =>
   const table = 40_000 * 128 * 4;
   expect(steps.filter((step) => step > 1024 * 1024).length).toBeGreaterThanOrEqual(Math.ceil(table / (4 * 1024 * 1024)));
   expect(Math.max(...steps)).toBeLessThanOrEqual(4 * 1024 * 1024);
-  // No two pieces of the table were read in one turn of the event loop.
+  // A turn of the event loop ends at most the four pieces that are read at a time.
   const ofTable = turnsAt.filter((_, i) => steps[i]! > 1024 * 1024);
-  expect(new Set(ofTable).size).toBe(ofTable.length);
+  for (const turn of ofTable) expect(ofTable.filter((other) => other === turn).length).toBeLessThanOrEqual(4);
 });
 
 test("a random model is the same for equal options", () => {

@@ -36,6 +36,24 @@ test(`${schedules} random schedules give the bits of the cold run`, async () => 
   }
 }, 1_500_000);
 
+onOnly("cpu", "random schedules with int8 activations", ({ device: cpu }) => {
+  test("give the bits of the cold run", async () => {
+    const own = opened.use(await ModelSchedules.open(cpu, files.newPath(), "int8"));
+    const { failure, counts } = await runSchedules(own, files.newPath(), seed, 0, 120);
+    expect(failure).toBeUndefined();
+    for (const what of ["rows compared", "forks", "restored", "batches of several", "guesses accepted"]) expect([what, counts.get(what) ?? 0]).not.toEqual([what, 0]);
+  }, 600_000);
+});
+
+onOnly("metal", "random schedules with prompts by matrices", ({ device: metal, emulated }) => {
+  test("give the bits of the cold run, by role", async () => {
+    const own = opened.use(await ModelSchedules.open(metal, files.newPath(), "matrix"));
+    const { failure, counts } = await runSchedules(own, files.newPath(), seed, 0, emulated ? 8 : schedules);
+    expect(failure).toBeUndefined();
+    for (const what of ["rows compared", "forks", "batches of several", "guesses accepted"]) expect([what, counts.get(what) ?? 0]).not.toEqual([what, 0]);
+  }, 1_500_000);
+});
+
 const share = { seed, count: schedules, folder: () => files.newPath() };
 // Models of their own: plans that were recorded before the fault do not have it, and those after it keep it.
 testPlantedFaults(() => open(), planted, share);

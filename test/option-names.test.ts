@@ -5,6 +5,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { membersOf } from "../lib/arguments/members.ts";
+import * as ai from "../lib/ai.ts";
 import * as ggml from "../lib/ggml.ts";
 import * as api from "../lib/index.ts";
 import * as models from "../lib/model.ts";
@@ -74,8 +75,10 @@ const cases: Record<string, [sound: object, call: Call]> = {
   "ModelText#chat": [{ addGenerationPrompt: true }, (given) => model.text.chat([{ role: "user", content: "a" }], given)],
   "ChatTemplate#render": [{ addGenerationPrompt: true }, (given) => model.text.template.render([{ role: "user", content: "a" }], given)],
   "ChatTemplate#pieces": [{ addGenerationPrompt: true }, (given) => model.text.template.pieces([{ role: "user", content: "a" }], given)],
+  languageModel: [{ name: "a" }, (given) => ai.languageModel(model, given)],
   createHandler: [{ name: "a" }, (given) => servers.createHandler(model, given)],
   "createHandler: limits": [{ queue: 1 }, (limits) => servers.createHandler(model, { limits })],
+  openStore: [{ seconds: 1 }, (given) => servers.openStore(newPath(), given)],
   "Tokenizer#encode": [{ addSpecialTokens: false }, (given) => model.text.tokenizer.encode("a", given)],
   "Tokenizer#decode": [{ specialTokens: true }, (given) => model.text.tokenizer.decode([1], given)],
   "Tokenizer#detokenizer": [{ specialTokens: true }, (given) => model.text.tokenizer.detokenizer(given)],
@@ -112,7 +115,7 @@ const constructed = ["PrefixCache"];
 /** The names of all public functions, constructors and methods. */
 function publicFunctions(): string[] {
   const found = new Set<string>();
-  for (const [name, value] of Object.entries({ ...api, ...models, ...servers, ...ggml })) {
+  for (const [name, value] of Object.entries({ ...api, ...models, ...servers, ...ai, ...ggml })) {
     if (typeof value !== "function") continue;
     if (!/^class\b/.test(Function.prototype.toString.call(value))) found.add(name);
     else if (!(value.prototype instanceof Error) && (value as unknown) !== Error) {

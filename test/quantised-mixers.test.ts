@@ -1,10 +1,12 @@
-/** Mixers with MLX's affine quantised projections, against float64 over the weights that they stand for. */
+/** Mixers with projections that MLX quantised, against float64 over the weights that they stand for. */
 import { describe, expect, test } from "bun:test";
 import { GatedDeltaNet } from "../lib/index.ts";
 import type { FloatDType, GatedDeltaError } from "../lib/index.ts";
 import { bitsEqual, bounds, relRms } from "../lib/cli/verify/compare.ts";
 import type { TensorToWrite } from "../lib/checkpoint/safetensors.ts";
 import { writeSafetensors } from "../lib/checkpoint/safetensors.ts";
+import { dequantiseMicro, microFormats } from "./reference/micro.ts";
+import type { MicroName } from "./reference/micro.ts";
 import { dequantise } from "./reference/quantised.ts";
 import type { Quantised } from "./reference/quantised.ts";
 import { reference, rows } from "./reference/tensor.ts";
@@ -15,6 +17,7 @@ import { drive, randomHidden, together } from "./support/drive.ts";
 import { scratch } from "./support/files.ts";
 import { expectedOutput, prefixOf, randomWeights, tensorsOf } from "./support/layers.ts";
 import type { RandomLayerConfig } from "./support/layers.ts";
+import { microNames, microTensors, randomMicro } from "./support/micro.ts";
 import { bitWidths, groupSizes, randomQuantised } from "./support/quantised.ts";
 import { quantisedTensors } from "./support/quantised-files.ts";
 import { Random } from "./support/random.ts";
@@ -49,6 +52,25 @@ function quantisedLayer(bits: number, group: number, format: FloatDType, only: r
   return { weights, tensors, parts };
 }
 
+/** The same in micro-scaled forms: each module's, or none. */
+function microLayer(formOf: (module: string) => MicroName | undefined) {
+  const random = new Random(17);
+  const weights = new Map(randomWeights(random, config, "bf16"));
+  const tensors = tensorsOf(weights, "bf16", prefix);
+  for (const module of modules) {
+    const form = formOf(module);
+    if (form === undefined) continue;
+    const { shape } = weights.get(`${module}.weight`)!;
+    const micro = randomMicro(random, form, [shape[0]!, shape[1]!]);
+    weights.set(`${module}.weight`, dequantiseMicro(micro));
+    Object.assign(tensors, microTensors(prefix + module, micro));
+  }
+  return { weights, tensors };
+}
+
+/** A configuration's settings of a form. */
+const settingsOf = (mode: MicroName) => ({ mode, bits: microFormats[mode].bits, group_size: microFormats[mode].group });
+
 function write(tensors: Readonly<Record<string, TensorToWrite>>, more: object = {}): string {
   const path = newPath("model.safetensors");
   writeSafetensors(path, tensors, { config: JSON.stringify({ ...config, ...more }) });
@@ -70,6 +92,28 @@ onEachBackend("quantised mixers", ({ device, emulated }) => {
     const quantization = { bits, group_size: group, mode: "affine" };
     const outputs = outputsOf(write(tensors, { quantization, quantization_config: quantization }), hidden);
     expect(relRms(flat(outputs), expectedOutput(config, weights, packed, [0, 9, 10]).data)).toBeLessThanOrEqual(bounds.layer);
+  });
+
+  test.each(microNames)("%s", (mode) => {
+    const { weights, tensors } = microLayer(() => mode);
+    const outputs = outputsOf(write(tensors, { quantization: settingsOf(mode), quantization_config: settingsOf(mode) }), hidden);
+    expect(relRms(flat(outputs), expectedOutput(config, weights, packed, [0, 9, 10]).data)).toBeLessThanOrEqual(bounds.layer);
+    const silent = outputsOf(write(tensors), hidden);
+    outputs.forEach((output, i) => expect(bitsEqual(output, silent[i]!)).toBe(true));
+  });
+
+  test("modules of several modes, as the configuration says for each", () => {
+    const { weights, tensors } = microLayer((module) => (module === "out_proj" ? undefined : module === "in_proj_z" ? "mxfp8" : "mxfp4"));
+    const { weights: others, tensors: affine } = quantisedLayer(8, 64, "bf16", ["out_proj"]);
+    weights.set("out_proj.weight", others.get("out_proj.weight")!);
+    for (const name of Object.keys(affine)) if (name.includes("out_proj")) tensors[name] = affine[name]!;
+    // An entry without a mode is affine.
+    const quantization = { ...settingsOf("mxfp4"), [`${prefix}in_proj_z`]: settingsOf("mxfp8"), [`${prefix}out_proj`]: { bits: 8, group_size: 64 } };
+    const outputs = outputsOf(write(tensors, { quantization }), hidden);
+    expect(relRms(flat(outputs), expectedOutput(config, weights, packed, [0, 9, 10]).data)).toBeLessThanOrEqual(bounds.layer);
+    const wrong = write(tensors, { quantization: { ...quantization, [`${prefix}in_proj_z`]: settingsOf("nvfp4") } });
+    const error = thrownBy(() => GatedDeltaNet.load(device, wrong, { layer: 0 }));
+    expect([error.code, error.expected, error.received]).toEqual(["file", expect.stringContaining("in_proj_z of 4 bits in groups of 16, nvfp4"), "8 bits in groups of 32, mxfp8"]);
   });
 
   test("some modules quantised, some not, whatever the configuration says", () => {
@@ -126,6 +170,9 @@ onEachBackend("quantised mixers", ({ device, emulated }) => {
       [{ bits: 4, group_size: 32, [`${prefix}out_proj`]: { bits: 3 } }, "out_proj of 3 bits in groups of 32"],
       [{ bits: 8, group_size: 32, [`${prefix}in_proj_qkv`]: { bits: 4 } }, "in_proj_z of 8 bits in groups of 32"],
       [{ bits: "4", group_size: 32 }, "bits to be a number"],
+      [{ bits: 4, group_size: 32, mode: "affine" }, undefined],
+      [{ bits: 4, group_size: 32, mode: "mxfp4" }, "in_proj_qkv of 4 bits in groups of 32, mxfp4"],
+      [{ bits: 4, group_size: 32, [`${prefix}out_proj`]: { mode: "mxfp4" } }, "out_proj of 4 bits in groups of 32, mxfp4"],
     ])("%j", (quantization, expected) => {
       const path = write(tensors, { quantization });
       if (expected === undefined) return GatedDeltaNet.load(device, path, { layer: 0 })[Symbol.dispose]();
@@ -160,7 +207,21 @@ onEachBackend("quantised mixers", ({ device, emulated }) => {
       ["scales of too few rows", (all) => (all[at("scales")] = floats("BF16", [4, 4])), "file", at("scales")],
       ["biases of another dtype", (all) => (all[at("biases")] = floats("F32", [128, 4])), "dtype", at("biases")],
       ["scales that are integers", (all) => (all[at("scales")] = { dtype: "I32", shape: [128, 4], data: new Int32Array(512) }), "dtype", at("scales")],
-      ["no biases, as mxfp4", (all) => delete all[at("biases")], "unsupported", "mxfp4"],
+      ["no biases, as mxfp4", (all) => delete all[at("biases")], "unsupported", "scales of BF16 without biases"],
+      ["micro-scaled words of 5 bits", (all) => {
+        delete all[at("biases")];
+        all[at("weight")] = words([128, 20]);
+        all[at("scales")] = { dtype: "U8", shape: [128, 4], data: new Uint8Array(512) };
+      }, "file", at("weight")],
+      ["micro-scaled groups of 64", (all) => {
+        delete all[at("biases")];
+        all[at("scales")] = { dtype: "U8", shape: [128, 2], data: new Uint8Array(256) };
+      }, "file", at("scales")],
+      ["mxfp8 in groups of 16", (all) => {
+        delete all[at("biases")];
+        all[at("weight")] = words([128, 32]);
+        all[at("scales")] = { dtype: "U8", shape: [128, 8], data: new Uint8Array(1024) };
+      }, "unsupported", "8 bits in groups of 16"],
       ["no scales", (all) => delete all[at("scales")], "unsupported", "without scales"],
       ["scales with plain weights", (all) => (all[at("weight")] = floats("BF16", [128, 128])), "unsupported", "scales with a weight of BF16"],
       ["GPTQ's words", (all) => {

@@ -1,7 +1,11 @@
 /** The record that `npm test` writes on a Mac. */
 import { describe, expect, test } from "bun:test";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { machine, receipt, receiptName } from "./run/receipt.mjs";
+import { machine, pipelinesFile, receipt, receiptName } from "./run/receipt.mjs";
+import { scratch } from "./support/files.ts";
+
+const { newPath } = scratch();
 
 const metal = { name: "Apple M2 Pro", isa: "", threads: 0, emulated: false };
 const cpu = { name: "Apple M2 Pro", isa: "neon", threads: 8, emulated: false };
@@ -28,6 +32,16 @@ describe("receipt", () => {
     for (const devices of [{ cpu, metal: { error: "too old" } }, { cpu, metal: { ...metal, emulated: true } }, { error: "no library" }]) {
       expect(receipt({ ...facts, devices }, results).ranOnGpu).toBe(false);
     }
+  });
+
+  test("has the facts about the pipelines, if Swift's tests have left them", async () => {
+    const root = newPath("root");
+    mkdirSync(join(root, ".build"), { recursive: true });
+    expect((await machine(root, process.execPath)).pipelines).toBe(null);
+    const pipelines = { cores: 38, fewThreadgroups: 76, kernels: [{ kernel: "gd_gates", maxThreads: 1024, threadgroupBytes: 0, milliseconds: 3.5 }], forms: [{ form: "eightRows", kernel: "gd_project_f32_f32", many: 10, few: 12.5, takesMany: true }] };
+    writeFileSync(pipelinesFile(root), JSON.stringify(pipelines));
+    const here = await machine(root, process.execPath);
+    expect(receipt(here, results)).toMatchObject({ pipelines });
   });
 
   test("is named for chip, day and commit", () => {

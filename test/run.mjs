@@ -12,7 +12,7 @@ import { commonFlags, swiftEnvironment, withoutDebugInfo } from "../swift/script
 import { countSwiftTesting, countXunit, settle } from "./run/counts.mjs";
 import { buildEmulator, emulatorEnvironment } from "./run/emulator.mjs";
 import { runTestFiles, testFiles } from "./run/files.mjs";
-import { writeReceipt } from "./run/receipt.mjs";
+import { pipelinesFile, writeReceipt } from "./run/receipt.mjs";
 import { testingOf } from "./run/swift-testing.mjs";
 import { announcement, expectation, keepTimes, lastTimes } from "./run/times.mjs";
 
@@ -33,7 +33,7 @@ function runners(state) {
   const testing = testingOf(toolchain);
   const swift = (args, output) => {
     const flags = [...withoutDebugInfo, ...testing.flags, ...commonFlags(toolchain, root)];
-    const swiftEnv = { ...swiftEnvironment(toolchain, root, env), ...builtKernels(root) };
+    const swiftEnv = { ...swiftEnvironment(toolchain, root, env), ...builtKernels(root), GATED_DELTA_PIPELINES: pipelinesFile(root) };
     return run(toolchain.swift, [...args, ...flags], { cwd: root, env: swiftEnv, output, limit: hang });
   };
   // At the same time as the kernels, which Swift's tests need only when they run.
@@ -75,7 +75,7 @@ async function swiftTest(root, swift, built) {
   const file = join(root, ".build", "tests.xml");
   // Swift Testing writes a file next to the one that is named for XCTest.
   const written = join(root, ".build", "tests-swift-testing.xml");
-  rmSync(written, { force: true });
+  for (const old of [written, pipelinesFile(root)]) rmSync(old, { force: true });
   const { code, text, overtime } = await swift(["test", "--skip-build", "--xunit-output", file], show);
   if (overtime) show(`swift test: ended after ${hang / 60_000} minutes: it hangs`);
   return settle(countFile(written) ?? countSwiftTesting(text), code);

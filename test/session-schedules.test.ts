@@ -4,9 +4,10 @@
  * cold run. The long run is session-schedules/long.ts.
  */
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { onOnly } from "./support/backends.ts";
 import { openDevice } from "./support/devices.ts";
 import { scratch } from "./support/files.ts";
-import { planted } from "./session-schedules/planted.ts";
+import { planted, plantedRoles } from "./session-schedules/planted.ts";
 import { sessionSchedules } from "./session-schedules/runner.ts";
 import type { SessionSchedules } from "./session-schedules/runner.ts";
 import { testPlantedFaults } from "./support/planted-faults.ts";
@@ -36,5 +37,26 @@ test(`${schedules} random schedules give the tokens and bits of the cold run`, a
     expect([what, counts.get(what) ?? 0]).not.toEqual([what, 0]);
   }
 }, 1_500_000);
+
+onOnly("cpu", "random schedules with int8 activations", ({ device: cpu }) => {
+  test("give the tokens and bits of the cold run", async () => {
+    const own = opened.use(await sessionSchedules(cpu, files.newPath(), "int8"));
+    const { failure, counts } = await runSchedules(own, files.newPath(), seed, 0, 32);
+    expect(failure).toBeUndefined();
+    for (const what of ["logits compared", "forks", "restored", "sessions of killed processes"]) expect([what, counts.get(what) ?? 0]).not.toEqual([what, 0]);
+  }, 600_000);
+});
+
+onOnly("metal", "random schedules with prompts by matrices", ({ device: metal, emulated }) => {
+  const own = async () => opened.use(await sessionSchedules(metal, files.newPath(), "matrix"));
+  const count = emulated ? 8 : 128;
+  test("give the tokens and bits of the cold run, by role", async () => {
+    const { failure, counts } = await runSchedules(await own(), files.newPath(), seed, 0, count);
+    expect(failure).toBeUndefined();
+    for (const what of ["tokens given with drafts", "logits compared", "restored"]) expect([what, counts.get(what) ?? 0]).not.toEqual([what, 0]);
+  }, 1_500_000);
+
+  testPlantedFaults(own, plantedRoles, { seed, count, folder: () => files.newPath() });
+});
 
 testPlantedFaults(open, planted, { seed, count: schedules, folder: () => files.newPath() });

@@ -4,6 +4,7 @@ import { cpSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { openSafetensors, writeSafetensors } from "../lib/checkpoint/safetensors.ts";
 import type { TensorToWrite } from "../lib/checkpoint/safetensors.ts";
+import { onOnly } from "./support/backends.ts";
 import { gatedDelta, rowsOf } from "./support/command.ts";
 import { testBackend } from "./support/devices.ts";
 import { scratch } from "./support/files.ts";
@@ -14,14 +15,19 @@ const goldens = join(import.meta.dir, "golden", "models");
 const golden = join(goldens, "qwen3_5-mlx-mixed");
 const backend = testBackend === "metal" ? "metal" : "cpu";
 
-function verify(paths: readonly string[], ...options: string[]) {
+function verifyOn(backend: "cpu" | "metal", paths: readonly string[], ...options: string[]) {
   const result = gatedDelta(["verify", "--backend", backend, "--json", ...options, ...paths]);
   return { ...result, rows: rowsOf(result) };
 }
 
+/** The tests of `--prompts` have both settings. */
+function verify(paths: readonly string[], ...options: string[]) {
+  return verifyOn(backend, paths, "--prompts", "exact", ...options);
+}
+
 const others = ["all tokens in one run", "split after 1", "split in pieces of 7", "token by token", "batched", "forked", "restored"];
 
-const sessions = ["sessions, among strangers", "sessions, cold and warm cache", "sessions, drafts", "sessions, forked", "sessions, restored from files"];
+const sessions = ["sessions, among strangers", "sessions, cold and warm cache", "sessions, drafts", "sessions, forked", "sessions, restored from files", "sessions, read again"];
 
 describe.each(["qwen3_5-mlx-mixed", "olmo_hybrid", "qwen3_5_moe", "qwen3_next-mlx"])("a model with references, %s", (name) => {
   const golden = join(goldens, name);
@@ -54,6 +60,36 @@ describe.each(["qwen3_5-mlx-mixed", "olmo_hybrid", "qwen3_5_moe", "qwen3_next-ml
   }, 240_000);
 });
 
+describe("--prompts", () => {
+  onOnly("metal", "both settings", () => {
+    test("run on Metal, each for itself, within the same bounds", () => {
+      const { status, rows, errors } = verifyOn("metal", [shortGolden()]);
+      expect([status, errors]).toEqual([0, ""]);
+      const plain = ["whole", ...others, ...sessions];
+      expect([...new Set(rows.map(({ way }) => way))]).toEqual([...plain, ...plain.map((way) => `${way}, matrix prompts`)]);
+      const [exact, matrix] = [false, true].map((of) => rows.filter(({ way }) => way.endsWith("matrix prompts") === of));
+      const kinds = (some: typeof rows) => some.map(({ way, tensor, tolerance }) => [way.replace(", matrix prompts", ""), tensor, tolerance]);
+      expect(kinds(matrix!)).toEqual(kinds(exact!));
+      // They are other numbers.
+      const distance = (some: typeof rows) => some.find(({ tensor }) => tensor === "logits.0")!.relRms;
+      expect(distance(matrix!)).not.toBe(distance(exact!));
+    }, 300_000);
+
+    test("one of them can be chosen", () => {
+      const { status, rows } = verifyOn("metal", [tinyFolder({ layers: "ga" })], "--prompts", "matrix");
+      expect(status).toBe(0);
+      expect(rows.every(({ way, pass }) => pass && way.endsWith(", matrix prompts"))).toBe(true);
+    }, 300_000);
+  });
+
+  test.each(["matrix", "both"])("%s is refused on a CPU, by name", (prompts) => {
+    const { status, errors, rows } = verifyOn("cpu", [golden], "--prompts", prompts);
+    expect([status, rows]).toEqual([2, []]);
+    expect(errors).toContain("--prompts");
+    expect(errors).toContain("a CPU has no matrix units");
+  });
+});
+
 /** A copy of the golden model's folder with other references. */
 function withExpected(change: (tensors: Map<string, TensorToWrite>) => void): string {
   const folder = newPath();
@@ -71,6 +107,20 @@ function withExpected(change: (tensors: Map<string, TensorToWrite>) => void): st
   rmSync(path);
   writeSafetensors(path, tensors);
   return folder;
+}
+
+/** The golden model with its short prompt and four tokens after it, since an emulated GPU is slow. */
+function shortGolden(): string {
+  return withExpected((tensors) => {
+    const rows = 4;
+    for (const [name, own] of [["prompt", undefined], ["logits", undefined], ["greedy", rows], ["greedy_logits", rows]] as const) {
+      const { dtype, shape, data } = tensors.get(`${name}.1`)!;
+      const bytes = data as Uint8Array;
+      const kept = own ?? shape[0]!;
+      tensors.set(`${name}.0`, { dtype, shape: [kept, ...shape.slice(1)], data: bytes.subarray(0, (bytes.length / shape[0]!) * kept) });
+      tensors.delete(`${name}.1`);
+    }
+  });
 }
 
 const floats = (values: readonly number[]) => Float32Array.from(values);

@@ -1,17 +1,26 @@
 /** Projections of one row, bound by the weights' bytes, and of many, bound by multiply-adds; every form of weight. */
 import { linear } from "../../lib/index.ts";
-import type { Device, LinearArguments, Tensor } from "../../lib/index.ts";
+import type { Device, LinearArguments, Tensor, WeightFormat } from "../../lib/index.ts";
+import { weightLayouts } from "../../lib/native/weight-formats.ts";
 import { Random } from "../../test/support/random.ts";
 import type { Benchmark } from "../benchmark.ts";
-import { bytesOf, bytesWork, copiesOf, filled, opBenchmark } from "../operands.ts";
+import { bytesWork, copiesOf, filled, opBenchmark } from "../operands.ts";
 import type { Calls, Temperature } from "../operands.ts";
 
 /** Columns that share a scale: mlx-lm's default. */
 const group = 64;
 
-/** A projection to measure. form: the weight's dtype, or q and the bits of MLX's affine form with bf16 scales. */
+/** MLX's affine forms with bf16 scales, by their bits. */
+const affineForms = { q8: "affine8-g64", q6: "affine6-g64", q5: "affine5-g64", q4: "affine4-g64", q3: "affine3-g64", q2: "affine2-g64" } as const;
+
+/** Types of ggml, and MLX's micro-scaled forms. */
+const otherForms = [
+  "q8_0", "q6_k", "q5_k", "q4_k", "q3_k", "q2_k", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl", "iq4_xs", "gguf-mxfp4", "mxfp4", "mxfp8", "nvfp4",
+] as const satisfies readonly WeightFormat[];
+
+/** A projection to measure. form: the weight's dtype, q and the bits of MLX's affine form with bf16 scales, or another weight format. */
 export interface LinearShape {
-  readonly form: "f32" | "bf16" | "q8" | "q6" | "q5" | "q4" | "q3" | "q2";
+  readonly form: "f32" | "bf16" | keyof typeof affineForms | (typeof otherForms)[number];
   readonly rows: number;
   readonly inFeatures: number;
   readonly outFeatures: number;
@@ -24,9 +33,12 @@ export function linearName({ form, rows, inFeatures, outFeatures, threads, tempe
   return `linear/${form}/R${rows}/${inFeatures}x${outFeatures}/t${threads}/${temperature}`;
 }
 
+const formatOf = (form: LinearShape["form"]): WeightFormat => (form in affineForms ? affineForms[form as keyof typeof affineForms] : (form as WeightFormat));
+
 /** Bits of an element, scales and biases included. */
 function bitsOf(form: LinearShape["form"]): number {
-  return form === "f32" || form === "bf16" ? 8 * bytesOf[form] : Number(form.slice(1)) + 32 / group;
+  const { elements, bytes, scales } = weightLayouts[formatOf(form)];
+  return (8 * (bytes + (scales === "float" ? 4 : scales === undefined ? 0 : 1))) / elements;
 }
 
 /** Words of any bits. */
@@ -39,6 +51,39 @@ export function words(device: Device, shape: readonly [number, number]): Tensor 
   return tensor;
 }
 
+/** Where a block of a type of ggml has numbers of 16 bits, which must be finite. */
+const halvesOf: Readonly<Partial<Record<WeightFormat, readonly number[]>>> = {
+  q4_1: [0, 2], q5_1: [0, 2], q2_k: [80, 82], q3_k: [108], q4_k: [0, 2], q5_k: [0, 2], q6_k: [208],
+};
+
+/** A matrix in another weight format, of small numbers. */
+function otherMatrix(device: Device, form: (typeof otherForms)[number], rows: number, columns: number): { readonly weight: Tensor; readonly scales?: Tensor } {
+  const { elements, bytes, dtype, scales } = weightLayouts[form];
+  const blocks = columns / elements;
+  const bytesTensor = (width: number, next: (random: Random) => number): Tensor => {
+    const tensor = device.tensor("u8", [rows, width]);
+    const random = new Random(width);
+    const data = tensor.data as Uint8Array;
+    for (let i = 0; i < width; i++) data[i] = next(random);
+    for (let done = width; done < data.length; done *= 2) data.copyWithin(done, 0, Math.min(done, data.length - done));
+    return tensor;
+  };
+  if (dtype === "u32") {
+    const weight = words(device, [rows, (blocks * bytes) / 4]);
+    if (form === "mxfp8") (weight.data as Uint32Array).forEach((word, i, all) => (all[i] = word & 0x77777777)); // no NaN
+    return { weight, ...(scales && { scales: bytesTensor(blocks, (random) => (form === "nvfp4" ? 8 : 112) + random.below(4)) }) };
+  }
+  let at = 0;
+  const weight = bytesTensor(blocks * bytes, (random) => {
+    const place = at++ % bytes;
+    if (form === "gguf-mxfp4" && place === 0) return 112 + random.below(4);
+    // The upper byte of a half float, whose exponent is about 2^-12.
+    if ((halvesOf[form] ?? [0]).includes(place - 1)) return 12 + random.below(4);
+    return random.below(256);
+  });
+  return { weight };
+}
+
 export function linearFormCalls(device: Device, shape: LinearShape): Calls<LinearArguments> {
   const { form, rows, inFeatures, outFeatures, temperature } = shape;
   const copies = copiesOf(temperature, (outFeatures * inFeatures * bitsOf(form)) / 8);
@@ -49,6 +94,8 @@ export function linearFormCalls(device: Device, shape: LinearShape): Calls<Linea
   const matrix: Record<string, Tensor> =
     form === "f32" || form === "bf16"
       ? { weight: filled(device, form, [all, inFeatures], -size, size) }
+      : !(form in affineForms)
+      ? { ...otherMatrix(device, form as (typeof otherForms)[number], all, inFeatures) }
       : {
           weight: words(device, [all, (inFeatures * Number(form.slice(1))) / 32]),
           scales: filled(device, "bf16", [all, inFeatures / group], 0, size / 2 ** Number(form.slice(1))),
@@ -56,6 +103,7 @@ export function linearFormCalls(device: Device, shape: LinearShape): Calls<Linea
         };
   const calls = Array.from({ length: copies }, (_, i) => ({
     x,
+    weightFormat: formatOf(form),
     ...(Object.fromEntries(
       Object.entries(matrix).map(([name, tensor]) => [name, tensor.slice(i * outFeatures, (i + 1) * outFeatures)]),
     ) as { weight: Tensor }),
@@ -79,7 +127,7 @@ export function linearFormBenchmark(shape: LinearShape, device: () => Device): B
 
 /** The projections of a model of 0.8 billion weights: its MLP, both ways. */
 export function linearShapes(threads: readonly number[]): LinearShape[] {
-  const one = (["f32", "bf16", "q8", "q6", "q5", "q4", "q3", "q2"] as const).flatMap((form) =>
+  const one = (["f32", "bf16", "q8", "q6", "q5", "q4", "q3", "q2", ...otherForms] as const).flatMap((form) =>
     threads.map((count) => ({ form, rows: 1, inFeatures: 1024, outFeatures: 3584, threads: count, temperature: "cold" as const })),
   );
   const many = (["f32", "bf16", "q8", "q4"] as const).flatMap((form) =>

@@ -2,10 +2,11 @@
  * The cases of the GPU benchmark: ops as a program encodes them, at the sizes of a Qwen3-Next or Qwen3.5 layer, and the
  * bytes that each has to move. Nothing runs here: the emulator records how the Metal backend dispatches them.
  */
-import { add, attention, causalConv1d, embedding, gatedDelta, gatedDeltaStep, gatedRmsNorm, linear, rmsNorm, siluMul } from "../../lib/index.ts";
-import type { Device, FloatDType, Op, Tensor } from "../../lib/index.ts";
+import { add, attention, causalConv1d, embedding, gatedDelta, gatedDeltaStep, gatedRmsNorm, linear, rmsNorm, siluMul, topK } from "../../lib/index.ts";
+import type { Device, FloatDType, Op, Products, Tensor } from "../../lib/index.ts";
 import { chainOf } from "../step-chain.ts";
 import { expertCases } from "./expert-cases.ts";
+import { ggmlCases } from "./ggml-cases.ts";
 
 const [keyHeads, valueHeads, dim, convWidth] = [16, 32, 128, 4] as const;
 const keys = keyHeads * dim;
@@ -106,9 +107,9 @@ const group = 64;
 const weightBits = { f32: 32, bf16: 16, q4: 4 + 32 / group, q6: 6 + 32 / group, q8: 8 + 32 / group } as const;
 
 /** A projection with activations of bf16 for packed weights, as models have them, and of float32 for the others. */
-function project(device: Device, rows: number, form: WeightForm, inputs: number, outputs: number): Op {
+function project(device: Device, rows: number, form: WeightForm, inputs: number, outputs: number, products: Products): Op {
   const x = form === "f32" || form === "bf16" ? "f32" : "bf16";
-  const given = { x: tensor(device, x, [rows, inputs]), out: tensor(device, x, [rows, outputs]) };
+  const given = { x: tensor(device, x, [rows, inputs]), out: tensor(device, x, [rows, outputs]), products };
   if (form === "f32" || form === "bf16") return linear({ ...given, weight: tensor(device, form, [outputs, inputs]) });
   const bits = Number(form.slice(1));
   return linear({
@@ -119,7 +120,7 @@ function project(device: Device, rows: number, form: WeightForm, inputs: number,
   });
 }
 
-function projectCase(form: WeightForm, rows: number, inputs: number, outputs: number, suffix = ""): Case {
+function projectCase(form: WeightForm, rows: number, inputs: number, outputs: number, suffix = "", products: Products = "rows"): Case {
   const name = `project/${form}/R${rows}${suffix}`;
   const rowBytes = form === "f32" || form === "bf16" ? 4 : 2;
   return {
@@ -127,7 +128,7 @@ function projectCase(form: WeightForm, rows: number, inputs: number, outputs: nu
     group: name,
     bytes: (inputs * outputs * weightBits[form]) / 8 + rowBytes * rows * (inputs + outputs),
     rotate: ["weight", "scales", "biases"],
-    ops: (d) => [project(d, rows, form, inputs, outputs)],
+    ops: (d) => [project(d, rows, form, inputs, outputs, products)],
   };
 }
 
@@ -165,6 +166,18 @@ function embeddingCase(form: "bf16" | "q4", rows: number, columns: number): Case
   };
 }
 
+/** The largest of a token's logits. Their contents are random and made on the card, so that no order is easier than others. */
+function topKCase(rows: number, k: number): Case {
+  const vocabulary = 248320;
+  return {
+    name: `topK/k${k}/R${rows}`,
+    group: `topK/R${rows}`,
+    bytes: 4 * rows * vocabulary,
+    rotate: ["x"],
+    ops: (d) => [topK({ x: tensor(d, "f32", [rows, vocabulary]), values: d.tensor("f32", [rows, k]), ids: d.tensor("id32", [rows, k]) })],
+  };
+}
+
 /** Element-wise ops and the plain norm, rows of `length` bf16, with all they read and write in memory of its own. */
 function rowsCase(name: string, tokens: number, length: number, tensors: number, op: (row: () => Tensor, d: Device) => Op): Case {
   return {
@@ -177,11 +190,11 @@ function rowsCase(name: string, tokens: number, length: number, tensors: number,
 }
 
 /** Attention as Qwen3.5's layers have it: heads of 256, pages and activations of bf16. A sequence's pages lie apart. */
-function attentionCase(heads: number, kvHeads: number, sequences: number, tokens: number, past: number): Case {
+function attentionCase(heads: number, kvHeads: number, sequences: number, tokens: number, past: number, products: Products = "rows"): Case {
   const [headDim, pageTokens] = [256, 64];
   const rows = sequences * tokens;
   const pagesEach = Math.ceil((past + tokens) / pageTokens);
-  const name = `attention/${heads}-${kvHeads}/B${sequences}/T${tokens}/past${past}`;
+  const name = `attention/${heads}-${kvHeads}/B${sequences}/T${tokens}/past${past}${products === "matrix" ? "/matrix" : ""}`;
   return {
     name,
     group: name,
@@ -206,6 +219,7 @@ function attentionCase(heads: number, kvHeads: number, sequences: number, tokens
           cuSeqlens: starts(sequences, tokens),
           pageTable: Array.from({ length: sequences * pagesEach }, (_, i) => (i % pagesEach) * sequences + Math.floor(i / pagesEach)),
           pastTokens: Array.from({ length: sequences }, () => past),
+          products,
         }),
       ];
     },
@@ -251,6 +265,7 @@ export const cases: readonly Case[] = [
       [1, 64],
       [1, 512],
       [1, 2048],
+      [4, 512],
       [8, 512],
     ] as const
   ).map(([n, t]) => ({
@@ -293,19 +308,36 @@ export const cases: readonly Case[] = [
   projectCase("q6", 1, 2048, 12288),
   projectCase("q8", 1, 2048, 12288),
   ...(["bf16", "q4"] as const).map((form) => projectCase(form, 1, 6144, 2048, "/down")),
+  // One row, as models have them: more outputs than inputs, and fewer.
+  ...(
+    [
+      [1024, 3584],
+      [3584, 1024],
+      [2560, 9216],
+      [9216, 2560],
+      [4096, 12288],
+      [12288, 4096],
+    ] as const
+  ).map(([inputs, outputs]) => projectCase("q4", 1, inputs, outputs, `/${inputs}-${outputs}`)),
   ...([8, 64, 512] as const).flatMap((rows) =>
     (["f32", "q4"] as const).map((form) => twoRowsCase(form, rows, 2048, 12288)),
   ),
+  ...(["bf16", "q4"] as const).map((form) => projectCase(form, 512, 2048, 12288, "/matrix", "matrix")),
+  ...ggmlCases,
   ...expertCases,
   embeddingCase("bf16", 512, 1024),
   embeddingCase("q4", 512, 1024),
+  ...[1, 8].flatMap((rows) => [1, 32, 128].map((k) => topKCase(rows, k))),
   rowsCase("siluMul", 512, 12288, 3, (row) => siluMul({ gate: row(), up: row(), out: row() })),
   rowsCase("add", 2048, 2048, 3, (row) => add({ a: row(), b: row(), out: row() })),
   rowsCase("rmsNorm", 2048, 2048, 2, (row, d) => rmsNorm({ x: row(), weight: tensor(d, "bf16", [2048]), out: row() })),
   ...([4096, 32768] as const).flatMap((past) =>
     ([[8, 2], [16, 2]] as const).map(([heads, kvHeads]) => attentionCase(heads, kvHeads, 1, 1, past)),
   ),
+  attentionCase(32, 8, 1, 1, 32768),
   attentionCase(8, 2, 8, 1, 4096),
   attentionCase(8, 2, 1, 512, 0),
   attentionCase(8, 2, 1, 512, 4096),
+  attentionCase(16, 4, 1, 2048, 0),
+  attentionCase(16, 4, 1, 2048, 0, "matrix"),
 ];

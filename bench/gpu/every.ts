@@ -19,6 +19,7 @@ import {
   rmsNorm,
   route,
   siluMul,
+  topK,
 } from "../../lib/index.ts";
 import type { Device, FloatDType, Op, Tensor } from "../../lib/index.ts";
 
@@ -81,7 +82,6 @@ export function* every(device: Device): Generator<readonly Op[]> {
         yield [gatedDelta(recurrence(device, t, s, keyDim, seqlens))];
         // More than 128 threadgroups, which have forms of their own: large records, so not of every kernel.
         if (keyDim === 64 && (t === s || s === "f32")) yield [gatedDelta(many(device, t, s, keyDim))];
-        yield [gatedDelta({ ...recurrence(device, t, s, keyDim, seqlens), algorithm: "chunked" })];
         const channels = 2 * keyHeads * keyDim + valueHeads * valueDim;
         yield [
           gatedDeltaStep({
@@ -179,6 +179,8 @@ function* mixtures(device: Device): Generator<readonly Op[]> {
       const ids = device.tensor("id32", [tokens, k]);
       const weights = device.tensor("f32", [tokens, k]);
       yield [route({ logits: made(device, t, [tokens, experts]), ids, weights, normalize: tokens > 1 })];
+      const [values, columns] = [device.tensor("f32", [tokens, k]), device.tensor("id32", [tokens, k])];
+      for (const length of [40, 5000]) yield [topK({ x: made(device, t, [tokens, length]), values, ids: columns })];
       for (let i = 0; i < ids.data.length; i += 1) ids.data[i] = (i * 3) % experts;
       const out = (): Tensor => made(device, t, [tokens, k, outputs]);
       for (const w of dtypes) {

@@ -3,13 +3,16 @@ import { spawnSync } from "node:child_process";
 import { copyFileSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Device } from "../../lib/index.ts";
-import { packReplay } from "../../test/emulator/cuda/replay.ts";
+import { chooseForms, packReplay } from "../../test/emulator/cuda/replay.ts";
 import { cases } from "./cases.ts";
 import { every } from "./every.ts";
 import { readPeers, writeOutline } from "./peers.ts";
 
-/** Of a kernel's dispatches: enough for every width of packed weights at every shape. */
-const recordsEach = 24;
+/** Of a kernel's forms: more than any has. */
+const formsEach = 64;
+
+/** Of the GPU that the dispatches are recorded for: with it, those that are compared and those that are timed take the same forms. */
+const cores = "64";
 
 const root = join(import.meta.dirname, "..", "..");
 
@@ -34,9 +37,9 @@ export function runEvery(): void {
 /** In a process of its own: native code sees the environment that its process began with. */
 function child(args: readonly string[], env: Record<string, string>): void {
   const { status, stderr } = spawnSync(process.execPath, [join(import.meta.dirname, "main.ts"), ...args], {
-    env: { ...process.env, ...env },
+    env: { ...process.env, GATED_DELTA_EMULATOR_CORES: cores, ...env },
     encoding: "utf8",
-    timeout: 240_000,
+    timeout: 1_200_000,
   });
   if (status !== 0) throw new Error(`${args.join(" ")}: ${stderr}`);
 }
@@ -56,7 +59,8 @@ export async function pack(output: string, peersFolder?: string): Promise<number
     recorded,
     library,
     output,
-    recordsEach,
+    formsEach,
+    chooseForms,
   );
   rmSync(recorded, { recursive: true });
   renameSync(join(output, "run.sh"), join(output, "compare.sh"));

@@ -5,6 +5,8 @@ import { copyCalls } from "../cases/plain.ts";
 import type { Rotation, Temperature } from "../operands.ts";
 import { dim } from "../shapes.ts";
 import { copySlots } from "../../lib/index.ts";
+import { estimateOf } from "./estimates.ts";
+import type { Range } from "./estimates.ts";
 import { gpuNanoseconds } from "./gpu-time.ts";
 
 /** A line of the GPU's results. */
@@ -19,6 +21,8 @@ export interface MetalRow {
   readonly sharePercent: number | null;
   /** 10^9 operations a second, two to a multiply-add, where these are the limit. */
   readonly gflops: number | null;
+  /** Of that share or rate, on an M2 Max; null for a row without one. */
+  readonly estimate: Range | null;
 }
 
 /** How much to measure. */
@@ -78,12 +82,13 @@ export function measureOnGpu(device: Device, benchmark: Benchmark, budget: Metal
     copyUs: copy,
     sharePercent: copy === null ? null : (100 * copy) / times.us,
     gflops: work.kind === "bytes" ? null : (2 * work.count) / times.us / 1e3,
+    estimate: estimateOf(name)?.range ?? null,
   };
 }
 
-export const metalHeading = `${"on the GPU".padEnd(52)} ${"µs".padStart(11)} ${"of a copy".padStart(10)} ${"GFLOP/s".padStart(10)}`;
+export const metalHeading = `${"on the GPU".padEnd(52)} ${"µs".padStart(11)} ${"of a copy".padStart(10)} ${"GFLOP/s".padStart(10)} ${"expected".padStart(12)}`;
 
-export function metalText({ name, us, sharePercent, gflops }: MetalRow): string {
+export function metalText({ name, us, sharePercent, gflops, estimate }: MetalRow): string {
   const percent = sharePercent === null ? "" : `${sharePercent.toFixed(1)} %`;
-  return `${name.padEnd(52)} ${us.toFixed(us < 1000 ? 2 : 0).padStart(11)} ${percent.padStart(10)} ${(gflops?.toFixed(0) ?? "").padStart(10)}`;
+  return `${name.padEnd(52)} ${us.toFixed(us < 1000 ? 2 : 0).padStart(11)} ${percent.padStart(10)} ${(gflops?.toFixed(0) ?? "").padStart(10)} ${(estimate?.join(" to ") ?? "").padStart(12)}`;
 }

@@ -5,13 +5,11 @@
  *     bun bench/model/random-model.ts FOLDER --form 4bit
  *     bun bench/model/constraint-tokens.ts FOLDER [--threads 2] [--tokens 24] [--rounds 5]
  */
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { Device } from "../../lib/index.ts";
 import { LanguageModel } from "../../lib/model.ts";
 import type { GenerateOptions } from "../../lib/model.ts";
-import { largeVocabulary } from "../../test/support/large-vocabulary.ts";
+import { giveTokenizer } from "./large-tokenizer.ts";
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -21,16 +19,7 @@ const [folder] = positionals;
 if (folder === undefined) throw new Error("name a model's folder");
 const [threads, tokens, rounds] = [values.threads, values.tokens, values.rounds].map(Number) as [number, number, number];
 
-const tokenizer = join(folder, "tokenizer.json");
-if (!existsSync(tokenizer)) {
-  const config = JSON.parse(readFileSync(join(folder, "config.json"), "utf8"));
-  const { vocab_size: size, eos_token_id: eos } = (config.text_config ?? config) as { vocab_size: number; eos_token_id: number | readonly number[] };
-  const ends = new Set([eos].flat());
-  const ids = Array.from({ length: size }, (_, id) => id).filter((id) => !ends.has(id));
-  const vocab = Object.fromEntries(largeVocabulary(ids.length).map((word, i) => [word, ids[i]!]));
-  const added = [...ends].map((id) => ({ id, content: `<|end${id}|>`, single_word: false, lstrip: false, rstrip: false, normalized: false, special: true }));
-  writeFileSync(tokenizer, JSON.stringify({ added_tokens: added, decoder: { type: "ByteLevel" }, pre_tokenizer: { type: "ByteLevel", add_prefix_space: false, trim_offsets: true, use_regex: true }, normalizer: null, post_processor: null, model: { type: "BPE", vocab, merges: [] } }));
-}
+giveTokenizer(folder);
 
 using device = Device.open({ backend: "cpu", threads });
 using model = await LanguageModel.load(device, folder, { states: 8, pages: 64 });

@@ -1,9 +1,11 @@
 """
-Writes a GGUF file with a random mixture of experts, to time llama.cpp on the shape that `random-model.ts --experts` has.
+Writes a GGUF file with a random model, to time llama.cpp: a mixture of experts of the shape that `random-model.ts --experts` has, or
+with --dense one of Qwen3.5-0.8B's.
 
-    python bench/model/llama.py FILE [--layers 8]       needs `pip install gguf`
+    python bench/model/llama.py FILE [--layers 8] [--dense] [--type q4_0]       needs `pip install gguf`
 
-Matrices are random Q4_K blocks with small scales, vectors float32, under the names that llama.cpp's converter gives (`src/models/qwen35moe.cpp`).
+Matrices are random blocks with small scales, Q4_K, and with --dense in the types that llama.cpp's Q4_K_M gives them, or Q4_0 throughout; vectors are float32.
+Names: llama.cpp's converter (`src/models/qwen35.cpp`, `qwen35moe.cpp`).
 """
 import argparse
 import numpy as np
@@ -11,34 +13,55 @@ from gguf import GGMLQuantizationType, GGUFWriter
 
 parser = argparse.ArgumentParser()
 parser.add_argument("file")
-parser.add_argument("--layers", type=int, default=8)
+parser.add_argument("--layers", type=int)
+parser.add_argument("--dense", action="store_true")
+parser.add_argument("--type", choices=["q4_k_m", "q4_0"], default="q4_k_m")
 args = parser.parse_args()
 
-HIDDEN, VOCABULARY, INTERVAL = 2048, 248320, 4
-HEADS, KV_HEADS, HEAD_DIM = 16, 2, 256
-KEY_HEADS, VALUE_HEADS, DIM, TAPS = 16, 32, 128, 4
-EXPERTS, USED, WIDE, SHARED = 256, 8, 512, 512
+VOCABULARY, INTERVAL = 248320, 4
+KEY_HEADS, DIM, TAPS = 16, 128, 4
+KV_HEADS, HEAD_DIM = 2, 256
+HIDDEN, HEADS, VALUE_HEADS = (1024, 8, 16) if args.dense else (2048, 16, 32)
+EXPERTS, USED, WIDE, SHARED = (0, 0, 3584, 0) if args.dense else (256, 8, 512, 512)
+LAYERS = args.layers or (24 if args.dense else 8)
 CHANNELS = (2 * KEY_HEADS + VALUE_HEADS) * DIM
 VALUES = VALUE_HEADS * DIM
 
-writer = GGUFWriter(args.file, "qwen35moe")
+ARCHITECTURE = "qwen35" if args.dense else "qwen35moe"
+writer = GGUFWriter(args.file, ARCHITECTURE)
 numbers = np.random.default_rng(1)
 data = []
 
 
-def packed(name, *shape):
-    """A matrix in Q4_K: blocks of 256 numbers in 144 bytes, which begin with the float16 scale of scales and of least values."""
+TYPES = {0: GGMLQuantizationType.Q4_0, 4: GGMLQuantizationType.Q4_K, 5: GGMLQuantizationType.Q5_K, 6: GGMLQuantizationType.Q6_K}
+BYTES = {0: 144, 4: 144, 5: 176, 6: 210}
+
+
+def packed(name, *shape, bits=4):
+    """A matrix in Q4_K, Q5_K or Q6_K: blocks of 256 numbers with the float16 scales of scales and of least values; or eight Q4_0 blocks as one."""
+    bits = 0 if args.type == "q4_0" else bits
     rows = int(np.prod(shape[:-1]))
     blocks = shape[-1] // 256
 
     def make():
-        out = numbers.integers(0, 256, (rows, blocks, 144), dtype=np.uint8)
-        out[:, :, :4].view(np.float16)[:] = np.array([2e-4, 1e-3], dtype=np.float16)
-        return out.reshape(*shape[:-1], blocks * 144)
+        out = numbers.integers(0, 256, (rows, blocks, BYTES[bits]), dtype=np.uint8)
+        if bits == 0:
+            out.reshape(rows, 8 * blocks, 18)[:, :, :2].view(np.float16)[:] = np.float16(4e-3)
+        elif bits == 6:
+            out[:, :, 208:].view(np.float16)[:] = np.float16(3e-5)
+        else:
+            out[:, :, :4].view(np.float16)[:] = np.array([2e-4, 1e-3], dtype=np.float16)
+        return out.reshape(*shape[:-1], blocks * BYTES[bits])
 
-    stored = (*shape[:-1], blocks * 144)
-    writer.add_tensor_info(name, stored, np.dtype(np.uint8), rows * blocks * 144, GGMLQuantizationType.Q4_K)
+    stored = (*shape[:-1], blocks * BYTES[bits])
+    writer.add_tensor_info(name, stored, np.dtype(np.uint8), rows * blocks * BYTES[bits], TYPES[bits])
     data.append(make)
+
+
+def more(layer):
+    """The bits of tensors that Q4_K_M keeps larger in some layers (llama.cpp, `use_more_bits`)."""
+    eighth = LAYERS // 8
+    return 6 if args.dense and (layer < eighth or layer >= 7 * LAYERS // 8 or (layer - eighth) % 3 == 2) else 4
 
 
 def plain(name, *shape, around=0.0, deviation=1.0):
@@ -49,7 +72,7 @@ def plain(name, *shape, around=0.0, deviation=1.0):
     data.append(make)
 
 
-writer.add_block_count(args.layers)
+writer.add_block_count(LAYERS)
 writer.add_context_length(4096)
 writer.add_embedding_length(HIDDEN)
 writer.add_head_count(HEADS)
@@ -65,11 +88,14 @@ writer.add_ssm_state_size(DIM)
 writer.add_ssm_group_count(KEY_HEADS)
 writer.add_ssm_time_step_rank(VALUE_HEADS)
 writer.add_ssm_inner_size(VALUES)
-writer.add_uint32("qwen35moe.full_attention_interval", INTERVAL)
-writer.add_expert_count(EXPERTS)
-writer.add_expert_used_count(USED)
-writer.add_expert_feed_forward_length(WIDE)
-writer.add_expert_shared_feed_forward_length(SHARED)
+writer.add_uint32(f"{ARCHITECTURE}.full_attention_interval", INTERVAL)
+if args.dense:
+    writer.add_feed_forward_length(WIDE)
+else:
+    writer.add_expert_count(EXPERTS)
+    writer.add_expert_used_count(USED)
+    writer.add_expert_feed_forward_length(WIDE)
+    writer.add_expert_shared_feed_forward_length(SHARED)
 writer.add_tokenizer_model("gpt2")
 writer.add_tokenizer_pre("qwen35")
 writer.add_token_list([f"t{i}" for i in range(VOCABULARY)])
@@ -78,30 +104,36 @@ writer.add_token_merges(["t 1"])
 writer.add_eos_token_id(2)
 writer.add_add_bos_token(False)
 
-packed("token_embd.weight", VOCABULARY, HIDDEN)
+packed("token_embd.weight", VOCABULARY, HIDDEN, bits=6 if args.dense else 4)
 plain("output_norm.weight", HIDDEN, around=1, deviation=0.1)
-packed("output.weight", VOCABULARY, HIDDEN)
-for layer in range(args.layers):
+if not args.dense:
+    packed("output.weight", VOCABULARY, HIDDEN)
+for layer in range(LAYERS):
     at = f"blk.{layer}."
     plain(f"{at}attn_norm.weight", HIDDEN, around=1, deviation=0.1)
     plain(f"{at}post_attention_norm.weight", HIDDEN, around=1, deviation=0.1)
-    plain(f"{at}ffn_gate_inp.weight", EXPERTS, HIDDEN, deviation=HIDDEN**-0.5)
-    packed(f"{at}ffn_gate_exps.weight", EXPERTS, WIDE, HIDDEN)
-    packed(f"{at}ffn_up_exps.weight", EXPERTS, WIDE, HIDDEN)
-    packed(f"{at}ffn_down_exps.weight", EXPERTS, HIDDEN, WIDE)
-    plain(f"{at}ffn_gate_inp_shexp.weight", HIDDEN, deviation=HIDDEN**-0.5)
-    packed(f"{at}ffn_gate_shexp.weight", SHARED, HIDDEN)
-    packed(f"{at}ffn_up_shexp.weight", SHARED, HIDDEN)
-    packed(f"{at}ffn_down_shexp.weight", HIDDEN, SHARED)
+    if args.dense:
+        packed(f"{at}ffn_gate.weight", WIDE, HIDDEN)
+        packed(f"{at}ffn_up.weight", WIDE, HIDDEN)
+        packed(f"{at}ffn_down.weight", HIDDEN, WIDE, bits=more(layer))
+    else:
+        plain(f"{at}ffn_gate_inp.weight", EXPERTS, HIDDEN, deviation=HIDDEN**-0.5)
+        packed(f"{at}ffn_gate_exps.weight", EXPERTS, WIDE, HIDDEN)
+        packed(f"{at}ffn_up_exps.weight", EXPERTS, WIDE, HIDDEN)
+        packed(f"{at}ffn_down_exps.weight", EXPERTS, HIDDEN, WIDE)
+        plain(f"{at}ffn_gate_inp_shexp.weight", HIDDEN, deviation=HIDDEN**-0.5)
+        packed(f"{at}ffn_gate_shexp.weight", SHARED, HIDDEN)
+        packed(f"{at}ffn_up_shexp.weight", SHARED, HIDDEN)
+        packed(f"{at}ffn_down_shexp.weight", HIDDEN, SHARED)
     if (layer + 1) % INTERVAL == 0:
         packed(f"{at}attn_q.weight", 2 * HEADS * HEAD_DIM, HIDDEN)
         packed(f"{at}attn_k.weight", KV_HEADS * HEAD_DIM, HIDDEN)
-        packed(f"{at}attn_v.weight", KV_HEADS * HEAD_DIM, HIDDEN)
+        packed(f"{at}attn_v.weight", KV_HEADS * HEAD_DIM, HIDDEN, bits=more(layer))
         packed(f"{at}attn_output.weight", HIDDEN, HEADS * HEAD_DIM)
         plain(f"{at}attn_q_norm.weight", HEAD_DIM, around=1, deviation=0.1)
         plain(f"{at}attn_k_norm.weight", HEAD_DIM, around=1, deviation=0.1)
         continue
-    packed(f"{at}attn_qkv.weight", CHANNELS, HIDDEN)
+    packed(f"{at}attn_qkv.weight", CHANNELS, HIDDEN, bits=5 if args.dense else 4)
     packed(f"{at}attn_gate.weight", VALUES, HIDDEN)
     plain(f"{at}ssm_alpha.weight", VALUE_HEADS, HIDDEN, deviation=HIDDEN**-0.5)
     plain(f"{at}ssm_beta.weight", VALUE_HEADS, HIDDEN, deviation=HIDDEN**-0.5)

@@ -2,7 +2,7 @@
  * Times a whole model against the machine's limits, probed in the same run: a prompt of 512 tokens against the multiply-add peak, and
  * decoding, one token a step, against the rate at which memory is read.
  *
- *     bun bench/model/run.ts FOLDER [--threads 2] [--prompt 512] [--tokens 40] [--sequences 1]
+ *     bun bench/model/run.ts FOLDER [--threads 2] [--prompt 512] [--tokens 40] [--sequences 1] [--activations exact|int8]
  *
  * The least work: a prompt does a multiply-add for each number of its matrices and token, the vocabulary's for one row alone; a step of
  * decoding reads every matrix once, as it is stored. Of experts a token has only those that it goes through. States, keys and norms
@@ -23,10 +23,13 @@ const { values, positionals } = parseArgs({
     prompt: { type: "string", default: "512" },
     tokens: { type: "string", default: "40" },
     sequences: { type: "string", default: "1" },
+    activations: { type: "string", default: "exact" },
   },
 });
 const [folder] = positionals;
 if (folder === undefined) throw new Error("name a model's folder");
+const { activations } = values;
+if (activations !== "exact" && activations !== "int8") throw new Error(`--activations: expected exact or int8, got ${activations}`);
 const [threads, prompt, tokens, count] = [values.threads, values.prompt, values.tokens, values.sequences].map(Number) as [number, number, number, number];
 
 /** Bytes of the matrices that a step of one sequence reads: all but the embedding, unless it is the output's too. */
@@ -41,7 +44,7 @@ function bytesRead(folder: string, skipped: readonly string[], { tied, experts }
 }
 
 using device = Device.open({ backend: "cpu", threads });
-using model = await LanguageModel.load(device, folder, { states: count + 1, pages: (count + 1) * Math.ceil((prompt + tokens + 8) / 64) });
+using model = await LanguageModel.load(device, folder, { states: count + 1, pages: (count + 1) * Math.ceil((prompt + tokens + 8) / 64), activations });
 const { config } = model;
 const bytes = bytesRead(folder, model.skipped, config);
 const { hiddenSize, vocabSize, mixer } = config;

@@ -7,7 +7,7 @@ import { FileError } from "../errors.ts";
 import type { FileRange } from "../native/memory.ts";
 import { dtypes, type DType } from "../tensor/dtype.ts";
 import { fileMapping, windowAlignment } from "../tensor/mapped-storage.ts";
-import type { FileMapping, FileWindow } from "../tensor/mapped-storage.ts";
+import type { FileMapping, FileWindow, WindowPiece } from "../tensor/mapped-storage.ts";
 import { contiguousStrides } from "../tensor/strides.ts";
 import { makeTensor } from "../tensor/tensor.ts";
 import type { Tensor } from "../tensor/tensor.ts";
@@ -63,13 +63,34 @@ export class MappedTensors implements Disposable {
    * @throws {FileError} if the file cannot be mapped, or has changed since it was opened.
    */
   tensor(name: string, dtype: DType, shape: readonly number[], anywhere: boolean): Tensor | undefined {
+    const { bytes } = this.#source.info(name);
+    const place = this.#placeOf(name);
+    if (place === undefined || (!anywhere && place.offset % dtypes[dtype].bytes !== 0)) return undefined;
+    const { window, offset } = place;
+    return makeTensor(this.#device, window.storage({ offset, bytes }), dtype, offset - window.range.offset, shape, contiguousStrides(shape)) as Tensor;
+  }
+
+  /**
+   * Tensors of one dtype and shape in their files, as one with a dimension before theirs, for the weight of an `expertLinear`;
+   * or undefined if they have to be copied.
+   *
+   * @throws {FileError} as {@link tensor}.
+   */
+  joined(names: readonly string[], dtype: DType, shape: readonly number[]): Tensor | undefined {
+    const places = names.map((name) => this.#placeOf(name)).filter((place) => place !== undefined);
+    if (places.length !== names.length) return undefined;
+    const { bytes } = this.#source.info(names[0]!);
+    const storage = this.#mapping.join(this.#op, places, bytes);
+    const whole = [names.length, ...shape];
+    return storage && (makeTensor(this.#device, storage, dtype, 0, whole, contiguousStrides(whole)) as Tensor);
+  }
+
+  /** The bytes of a tensor in a window, if there are any. */
+  #placeOf(name: string): WindowPiece | undefined {
     const { file, position: offset } = placeOf(this.#source, name);
     const { bytes } = this.#source.info(name);
-    if (bytes === 0 || (!anywhere && offset % dtypes[dtype].bytes !== 0)) return undefined;
-    const range = { offset, bytes };
-    const window = this.#windowsOf(file).find((one) => one.holds(range));
-    if (window === undefined) return undefined;
-    return makeTensor(this.#device, window.storage(range), dtype, offset - window.range.offset, shape, contiguousStrides(shape)) as Tensor;
+    const window = bytes === 0 ? undefined : this.#windowsOf(file).find((one) => one.holds({ offset, bytes }));
+    return window && { window, offset };
   }
 
   #windowsOf(file: FileOrigin): FileWindow[] {

@@ -1,6 +1,6 @@
 /** The weight of a matrix product as a checkpoint stores it, in any weight format. */
 
-import type { WeightFormat } from "../native/options.ts";
+import type { ActivationForm, WeightFormat } from "../native/options.ts";
 import { weightLayouts } from "../native/weight-formats.ts";
 import { dtypes, type DType, type FloatDType } from "../tensor/dtype.ts";
 import type { Tensor } from "../tensor/tensor.ts";
@@ -14,6 +14,24 @@ export interface Matrix {
   readonly scales?: Tensor;
   /** `[outFeatures, blocks of a row]`, if the format has biases. */
   readonly biases?: Tensor;
+  /** How rows are multiplied by it, if not exactly. */
+  readonly activations?: ActivationForm;
+}
+
+/** How rows are multiplied by one matrix of a model. */
+export interface MatrixUse {
+  /** The name of its module in the checkpoint; the first of several that were joined. */
+  readonly name: string;
+  /** How it is stored. */
+  readonly weightFormat: WeightFormat;
+  /** `int8` only where the model has such activations and the weights are integers times scales. */
+  readonly activations: ActivationForm;
+}
+
+/** Whether a format's weights are integers times scales, which rows of 8-bit integers can be multiplied by. */
+export function hasIntegers(weightFormat: WeightFormat): boolean {
+  const { family } = weightLayouts[weightFormat];
+  return family === "affine" || family === "ggml";
 }
 
 /** Dtype and shape of one tensor of a matrix. */

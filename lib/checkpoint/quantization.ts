@@ -10,29 +10,41 @@ import { weightLayouts, type WeightLayout } from "../native/weight-formats.ts";
 import { isRecord } from "./json.ts";
 import type { ConfigPlace } from "./config-errors.ts";
 
-/** Bits and group of affine quantised weights. */
+/** How weights are quantised. */
 export interface Quantization {
   readonly bits: number;
+  /** Weights of a row that share a scale. */
   readonly group: number;
+  /** `affine`, or the name of a micro-scaled format. */
+  readonly mode: string;
 }
 
 /** The quantisation of a module by its name, as far as the configuration states it. */
 export type QuantizationOf = (module: string) => Partial<Quantization>;
 
-const affine = (Object.entries(weightLayouts) as [WeightFormat, WeightLayout][]).filter(([, { family }]) => family === "affine");
+/** MLX's forms, each with its format. */
+const forms = (Object.entries(weightLayouts) as [WeightFormat, WeightLayout][]).flatMap(([format, { family, bits = 0, elements: group }]) => {
+  return family === "affine" ? [{ format, bits, group, mode: family }] : family === "micro" ? [{ format, bits, group, mode: format }] : [];
+});
 
-/** Widths of MLX's affine quantisation. */
-export const affineBits: readonly number[] = [...new Set(affine.map(([, { bits }]) => bits ?? 0))];
-/** Its groups: numbers of weights of a row that share a scale and a bias. */
-export const affineGroups: readonly number[] = [...new Set(affine.map(([, { elements }]) => elements))];
+const formsOf = (isAffine: boolean) => forms.filter(({ mode }) => (mode === "affine") === isAffine);
+const valuesIn = (isAffine: boolean, key: "bits" | "group"): readonly number[] => [...new Set(formsOf(isAffine).map((form) => form[key]))];
 
-/** The format of affine quantised weights, or undefined if there is none of that width and group. */
-export function affineFormat({ bits, group }: Quantization): WeightFormat | undefined {
-  return affine.find(([, layout]) => layout.bits === bits && layout.elements === group)?.[0];
+/** Widths of MLX's quantisation, affine or micro-scaled. */
+export const bitsOf = (isAffine: boolean): readonly number[] => valuesIn(isAffine, "bits");
+/** Its groups: numbers of weights of a row that share a scale. */
+export const groupsOf = (isAffine: boolean): readonly number[] => valuesIn(isAffine, "group");
+
+/** The form of quantised weights with these numbers, with its format and mode; undefined if there is none. */
+export function formOf(isAffine: boolean, { bits, group }: Omit<Quantization, "mode">): (Quantization & { readonly format: WeightFormat }) | undefined {
+  return formsOf(isAffine).find((form) => form.bits === bits && form.group === group);
 }
 
+/** Supported values of `mode`. */
+const modes: readonly string[] = [...new Set(forms.map(({ mode }) => mode))];
+
 /** The supported weights, for messages. */
-export const supportedWeights = "f32, f16 or bf16 weights, or MLX's affine quantisation (2, 3, 4, 5, 6, 8 bits; groups of 32, 64, 128)";
+export const supportedWeights = `f32, f16 or bf16 weights, or MLX's quantisation: affine (2, 3, 4, 5, 6, 8 bits; groups of 32, 64, 128), ${modes.slice(1).join(", ")}`;
 
 /**
  * Reads `quantization`, or `quantization_config`, which mlx-lm writes with the same contents. Other schemes are ignored here:
@@ -45,13 +57,20 @@ export function parseQuantization(source: unknown, { path, op }: ConfigPlace): Q
   const config = quantizationsIn(source)[0] ?? {};
   const all = valuesOf(config);
   const own = new Map<string, Partial<Quantization>>();
-  for (const [module, entry] of Object.entries(config)) if (isRecord(entry)) own.set(module, { ...all, ...valuesOf(entry) });
+  for (const [module, entry] of Object.entries(config)) {
+    if (!isRecord(entry)) continue;
+    // A module's mode is affine unless its own entry says otherwise, whatever that of the others is.
+    const values = valuesOf(entry);
+    own.set(module, values.mode === all.mode ? { ...all, ...values } : values);
+  }
   return (module) => own.get(module) ?? all;
 
   function valuesOf(entry: Record<string, unknown>): Partial<Quantization> {
     const bits = numberOf(entry, "bits");
     const group = numberOf(entry, "group_size");
-    return { ...(bits !== undefined && { bits }), ...(group !== undefined && { group }) };
+    // Only modes that exist come here: see refuseOtherSchemes.
+    const mode = bits === undefined && group === undefined && entry["mode"] === undefined ? undefined : String(entry["mode"] ?? "affine");
+    return { ...(bits !== undefined && { bits }), ...(group !== undefined && { group }), ...(mode !== undefined && { mode }) };
   }
 
   function numberOf(entry: Record<string, unknown>, key: "bits" | "group_size"): number | undefined {
@@ -65,7 +84,7 @@ export function parseQuantization(source: unknown, { path, op }: ConfigPlace): Q
 /**
  * Refuses a whole model if its configuration names an unsupported scheme.
  *
- * @throws {UnsupportedError} for GPTQ, AWQ, fp8 and everything else with a `quant_method`, and for MLX's modes other than `affine`.
+ * @throws {UnsupportedError} for GPTQ, AWQ, fp8 and everything else with a `quant_method`, and for modes that MLX does not have.
  */
 export function refuseOtherSchemes(source: unknown, { path, op }: ConfigPlace): void {
   const refuse = (key: string, received: string): never => {
@@ -76,7 +95,7 @@ export function refuseOtherSchemes(source: unknown, { path, op }: ConfigPlace): 
     if (method !== undefined && method !== null) refuse("quantization_config", `quant_method ${describe(method)}`);
     for (const [name, entry] of [["quantization", config], ...Object.entries(config)] as const) {
       const mode = isRecord(entry) ? entry["mode"] ?? "affine" : "affine";
-      if (mode !== "affine") refuse(name, `mode ${describe(mode)}`);
+      if (!modes.includes(mode as string)) refuse(name, `mode ${describe(mode)}`);
     }
   }
 }

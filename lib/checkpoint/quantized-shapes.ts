@@ -1,6 +1,6 @@
 /**
- * Recognises quantised modules by their tensors. MLX's affine ones have `weight` in u32 words, and `scales` and `biases` for each
- * group; GGUF's have rows of blocks, whose format the file states. Any other module without `scales` is not quantised, regardless
+ * Recognises quantised modules by their tensors. MLX's have `weight` in u32 words and `scales` for each group: affine ones floats,
+ * and `biases` like them, micro-scaled ones bytes. GGUF's have rows of blocks, whose format the file states. Any other module without `scales` is not quantised, regardless
  * of the configuration.
  */
 
@@ -9,7 +9,7 @@ import { floatDType } from "./dtypes.ts";
 import type { TensorInfo } from "./header.ts";
 import type { TensorSource } from "./source.ts";
 import { storedMatrix, type StoredMatrix } from "./matrix.ts";
-import { affineBits, affineFormat, affineGroups, supportedWeights, type Quantization } from "./quantization.ts";
+import { bitsOf, formOf, groupsOf, supportedWeights, type Quantization } from "./quantization.ts";
 
 /**
  * How a module's weight `[rows, columns]` is stored, or undefined for one that is not quantised.
@@ -41,30 +41,34 @@ export function quantizedShapes(
   const weight = source.info(weightName);
   const scales = source.info(scalesName);
   if (weight.dtype !== "U32") throw foreign(scalesName, `scales with a weight of ${weight.dtype}`);
-  if (!source.has(biasesName)) throw foreign(scalesName, "scales without biases, as mxfp4 and nvfp4 have");
-  const biases = source.info(biasesName);
+  const isAffine = source.has(biasesName);
+  if (!isAffine && scales.dtype !== "U8") throw foreign(scalesName, `scales of ${scales.dtype} without biases`);
   const words = expectRows(weightName, weight);
   const groups = expectRows(scalesName, scales);
-  if (expectRows(biasesName, biases) !== groups) throw misfit(biasesName, `as many columns as ${scalesName}, ${groups}`, biases);
   const bits = (32 * words) / columns;
-  if (!affineBits.includes(bits)) {
-    throw misfit(weightName, `[${rows.join(", ")}, ${columns} · bits / 32], bits one of ${affineBits.join(", ")}`, weight);
-  }
   const group = columns / groups;
-  if (!affineGroups.includes(group)) {
-    throw misfit(scalesName, `[${rows.join(", ")}, ${columns} / group], group one of ${affineGroups.join(", ")}`, scales);
+  const [allBits, allGroups] = [bitsOf(isAffine), groupsOf(isAffine)];
+  if (!allBits.includes(bits)) {
+    throw misfit(weightName, `[${rows.join(", ")}, ${columns} · bits / 32], bits one of ${allBits.join(", ")}`, weight);
   }
-  const format = affineFormat({ bits, group });
-  if (format === undefined) throw foreign(weightName, `${bits} bits in groups of ${group}`);
-  if ((configured.bits ?? bits) !== bits || (configured.group ?? group) !== group) {
-    const expected = `${module} of ${configured.bits ?? bits} bits in groups of ${configured.group ?? group}, as the configuration says`;
-    throw new FileError(source.path, { op, expected, received: `${bits} bits in groups of ${group}` });
+  if (!allGroups.includes(group)) {
+    throw misfit(scalesName, `[${rows.join(", ")}, ${columns} / group], group one of ${allGroups.join(", ")}`, scales);
   }
+  const form = formOf(isAffine, { bits, group });
+  if (form === undefined) throw foreign(weightName, `${bits} bits in groups of ${group}, with scales of ${scales.dtype}`);
+  const wanted = { bits, group, mode: form.mode, ...configured };
+  if (wanted.bits !== bits || wanted.group !== group || wanted.mode !== form.mode) {
+    const textOf = (mode: string, one: { readonly bits: number; readonly group: number }) => `${one.bits} bits in groups of ${one.group}${wanted.mode === form.mode ? "" : `, ${mode}`}`;
+    throw new FileError(source.path, { op, expected: `${module} of ${textOf(wanted.mode, wanted)}, as the configuration says`, received: textOf(form.mode, { bits, group }) });
+  }
+  if (!isAffine) return storedMatrix(form.format, rows, columns);
+  const biases = source.info(biasesName);
+  if (expectRows(biasesName, biases) !== groups) throw misfit(biasesName, `as many columns as ${scalesName}, ${groups}`, biases);
   const dtype = floats(scalesName, scales);
   if (floats(biasesName, biases) !== dtype) {
     throw new DTypeError({ op, argument: `${source.path}: ${biasesName}`, expected: `${scales.dtype}, as the scales have`, received: biases.dtype });
   }
-  return storedMatrix(format, rows, columns, dtype);
+  return storedMatrix(form.format, rows, columns, dtype);
 
   function expectRows(name: string, info: TensorInfo): number {
     const last = info.shape.at(-1);

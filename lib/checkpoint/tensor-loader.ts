@@ -12,7 +12,8 @@ import { dtypes, type DType, type FloatDType } from "../tensor/dtype.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import type { Gather, Move } from "./interleaved.ts";
 import { MappedTensors } from "./mapped-tensors.ts";
-import { matrixOf, storedMatrix, type Matrix, type StoredMatrix } from "./matrix.ts";
+import { hasIntegers, matrixOf, storedMatrix, type Matrix, type MatrixUse, type StoredMatrix } from "./matrix.ts";
+import type { ActivationForm } from "../native/options.ts";
 import { quantizedShapes } from "./quantized-shapes.ts";
 import type { QuantizationOf } from "./quantization.ts";
 import { nextTurn } from "../turns.ts";
@@ -44,6 +45,8 @@ export interface WeightBytes {
 
 /** Bytes of one asynchronous read, which takes at most some milliseconds on any disk. */
 const pieceBytes = 4 * 1024 * 1024;
+/** Pieces that are read at a time: the copying takes more than one thread where there are several. */
+const piecesAtATime = 4;
 
 /** The tensors of one load. Disposing it frees those that were not {@link taken}, as after a failed load. */
 export class TensorLoader implements Disposable {
@@ -56,20 +59,43 @@ export class TensorLoader implements Disposable {
   readonly #taken = new Set<string>();
   readonly #reads: Read[] = [];
   readonly #mapped: MappedTensors | undefined;
+  readonly #activations: ActivationForm;
+  readonly #uses: MatrixUse[] = [];
   #bytes = { mapped: 0, copied: 0 };
 
-  /** @param mapped if given, tensors stay in their files where that is possible: whether one of a name will be looked up. */
-  constructor(device: Device, source: TensorSource, op: string, quantization: QuantizationOf, mapped?: (name: string) => boolean) {
+  /**
+   * @param mapped if given, tensors stay in their files where that is possible: whether one of a name will be looked up.
+   * @param activations how rows are multiplied by matrices of integers.
+   */
+  constructor(
+    device: Device,
+    source: TensorSource,
+    op: string,
+    quantization: QuantizationOf,
+    mapped?: (name: string) => boolean,
+    activations: ActivationForm = "exact",
+  ) {
     this.source = source;
+    this.#activations = activations;
     this.#device = device;
     this.op = op;
     this.#quantization = quantization;
     if (mapped !== undefined) this.#mapped = new MappedTensors(device, source, op, mapped);
   }
 
+  /** Whether tensors stay in their files where that is possible. */
+  get maps(): boolean {
+    return this.#mapped !== undefined;
+  }
+
   /** Bytes of all tensors made so far. */
   get bytes(): WeightBytes {
     return { ...this.#bytes };
+  }
+
+  /** How rows are multiplied by every matrix made so far. */
+  get uses(): readonly MatrixUse[] {
+    return [...this.#uses];
   }
 
   /** All tensors made since the last call; the caller owns them from now on. */
@@ -117,7 +143,7 @@ export class TensorLoader implements Disposable {
   /** A tensor of floats as matrices of the last two dimensions of its shape. */
   floatMatrices(name: string, shape: Shape): Matrix {
     const dtype = this.#floats(name, [shape]);
-    return { weightFormat: dtype, weight: this.#whole(name, dtype, shape, true) };
+    return this.#used(name, { weightFormat: dtype, weight: this.#whole(name, dtype, shape, true) });
   }
 
   /** The weights `[experts, rows, columns]` of a module of experts, in whichever format they are stored. */
@@ -126,7 +152,8 @@ export class TensorLoader implements Disposable {
   }
 
   /**
-   * Weights `[experts, modules · rows, columns]`: those of all modules of an expert one below another.
+   * Weights `[experts, modules · rows, columns]` for an `expertLinear`: those of all modules of an expert one below another, or of
+   * one module each, which can stay in their files.
    *
    * @param modules for each expert the names of as many modules, each `[rows, columns]`, all in the format of the first.
    */
@@ -134,22 +161,28 @@ export class TensorLoader implements Disposable {
     const [[first = ""] = []] = modules;
     const stored = this.#stored(first, [rows], columns);
     const names = modules.flat();
-    const made = matrixOf(stored, (_, { dtype, shape: [each = 0, width = 0] }) => this.#make(dtype, [modules.length, (names.length / modules.length) * each, width]));
-    const { weight, scales, biases } = made;
-    const parts = Object.entries({ weight, scales, biases }).flatMap(([part, tensor]) => (tensor === undefined ? [] : [[part, bytesOf(tensor)] as const]));
-    for (const [i, module] of names.entries()) {
-      this.#expectAlike(module, this.#stored(module, [rows], columns), first, stored);
-      for (const [part, bytes] of parts) {
-        const length = bytes.length / names.length;
-        this.#read(`${module}.${part}`, 0, bytes.subarray(i * length, (i + 1) * length));
-      }
-    }
-    return made;
+    for (const module of names) this.#expectAlike(module, this.#stored(module, [rows], columns), first, stored);
+    return this.#used(first, matrixOf(stored, (part, { dtype, shape: [each = 0, width = 0] }) => {
+      const parts = names.map((module) => `${module}.${part}`);
+      // Kernels find one matrix an expert in the files, next to scales and biases of all.
+      const mapped = part === "weight" && names.length === modules.length ? this.#mapped?.joined(parts, dtype, [each, width]) : undefined;
+      if (mapped !== undefined) return this.#inPlace(mapped, parts);
+      const made = this.#make(dtype, [modules.length, (names.length / modules.length) * each, width]);
+      const bytes = bytesOf(made);
+      const length = bytes.length / names.length;
+      for (const [i, name] of parts.entries()) this.#read(name, 0, bytes.subarray(i * length, (i + 1) * length));
+      return made;
+    }));
   }
 
   /** A weight made of some rows of a module's weight, which has `storedRows`. */
   gathered(module: string, storedRows: number, columns: number, gather: Gather): Matrix {
-    return matrixOf(this.#stored(module, [storedRows], columns), (name, { dtype, shape: [, width = 0] }) => this.#rows(`${module}.${name}`, dtype, width, gather));
+    return this.#used(module, matrixOf(this.#stored(module, [storedRows], columns), (name, { dtype, shape: [, width = 0] }) => this.#rows(`${module}.${name}`, dtype, width, gather)));
+  }
+
+  /** Bytes that are not read yet. */
+  get left(): number {
+    return this.#reads.reduce((sum, { target }) => sum + target.byteLength, 0);
   }
 
   /** Reads everything at once. */
@@ -164,18 +197,27 @@ export class TensorLoader implements Disposable {
    * @param progress called after each piece.
    */
   async stream(alive: () => void, progress: (streamed: Streamed) => void): Promise<void> {
-    const total = this.#reads.reduce((sum, { target }) => sum + target.byteLength, 0);
-    let bytes = 0;
-    for (const { name, from, target } of this.#reads.splice(0)) {
-      for (let at = 0; at < target.byteLength; at += pieceBytes) {
-        alive();
-        const piece = target.subarray(at, at + pieceBytes);
-        await this.source.readSliceAsync(name, from + at, piece);
-        await nextTurn(); // two reads may end before anything else has run
-        bytes += piece.byteLength;
-        progress({ bytes, total, tensor: name });
+    const total = this.left;
+    const pieces = piecesOf(this.#reads.splice(0));
+    let [bytes, failed] = [0, false];
+    const reader = async (): Promise<void> => {
+      try {
+        for (const { name, from, target } of pieces) {
+          alive();
+          await this.source.readSliceAsync(name, from, target);
+          await nextTurn(); // two reads may end before anything else has run
+          if (failed) return;
+          bytes += target.byteLength;
+          progress({ bytes, total, tensor: name });
+        }
+      } catch (error) {
+        failed = true;
+        throw error;
       }
-    }
+    };
+    // All of them have ended before an error lets go of the memory that they read into.
+    const ends = await Promise.allSettled(Array.from({ length: piecesAtATime }, reader));
+    for (const end of ends) if (end.status === "rejected") throw end.reason;
   }
 
   /** Frees the tensors that were not {@link taken}. */
@@ -192,7 +234,15 @@ export class TensorLoader implements Disposable {
   }
 
   #matrix(module: string, rows: readonly number[], columns: number): Matrix {
-    return matrixOf(this.#stored(module, rows, columns), (name, { dtype, shape }) => this.#whole(`${module}.${name}`, dtype, shape, true));
+    return this.#used(module, matrixOf(this.#stored(module, rows, columns), (name, { dtype, shape }) => this.#whole(`${module}.${name}`, dtype, shape, true)));
+  }
+
+  /** A matrix with what says how rows are multiplied by it. */
+  #used(name: string, matrix: Matrix): Matrix {
+    const { weightFormat } = matrix;
+    const activations = hasIntegers(weightFormat) ? this.#activations : "exact";
+    this.#uses.push({ name, weightFormat, activations });
+    return activations === "exact" ? matrix : { ...matrix, activations };
   }
 
   /** Refuses a module in another form than that of the first of several. */
@@ -206,15 +256,18 @@ export class TensorLoader implements Disposable {
   /** @param anywhere whether ops take it at any byte. */
   #whole(name: string, dtype: DType, shape: Shape, anywhere = false): Tensor {
     const mapped = this.#mapped?.tensor(name, dtype, shape, anywhere);
-    if (mapped !== undefined) {
-      this.#taken.add(name);
-      this.#tensors.push(mapped);
-      this.#bytes.mapped += mapped.bytes;
-      return mapped;
-    }
+    if (mapped !== undefined) return this.#inPlace(mapped, [name]);
     const made = this.#make(dtype, shape);
     this.#read(name, 0, bytesOf(made));
     return made;
+  }
+
+  /** A tensor that stays in its files, where it has these names. */
+  #inPlace(tensor: Tensor, names: readonly string[]): Tensor {
+    for (const name of names) this.#taken.add(name);
+    this.#tensors.push(tensor);
+    this.#bytes.mapped += tensor.bytes;
+    return tensor;
   }
 
   #rows(name: string, dtype: DType, columns: number, { rows, moves }: { rows: number; moves: readonly Move[] }): Tensor {
@@ -261,4 +314,11 @@ function shapeText(shape: Shape): string {
 
 function bytesOf({ data }: Tensor): Uint8Array {
   return new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+}
+
+/** The reads in pieces. */
+function* piecesOf(reads: readonly Read[]): Generator<Read> {
+  for (const { name, from, target } of reads) {
+    for (let at = 0; at < target.byteLength; at += pieceBytes) yield { name, from: from + at, target: target.subarray(at, at + pieceBytes) };
+  }
 }

@@ -5,6 +5,7 @@ import { constants } from "node:os";
 import { join } from "node:path";
 import { Device } from "../device/device.ts";
 import { describe } from "../errors.ts";
+import type { ActivationForm } from "../native/options.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
 import type { WeightsPlace } from "../model/model-options.ts";
 import { LanguageModel } from "../model/language-model.ts";
@@ -17,6 +18,8 @@ import { ChatTemplate } from "../model/text/chat-template.ts";
 import { UsageError, deviceOptions, parseDeviceOptions, parseOptions, type Command } from "./command.ts";
 import { jsonOutput, textOutput, type End, type Output } from "./generate-output.ts";
 import { speedsOf, type Measured } from "./generate-speeds.ts";
+import { loadingOptions, parseLoading, parseSampling, samplingHelp, samplingOptions } from "./generation-options.ts";
+import { Interrupt } from "./interrupt.ts";
 import { promptOf } from "./prompt.ts";
 
 const help = `Usage: gated-delta generate MODEL PROMPT [options]
@@ -34,18 +37,7 @@ Ctrl-C ends the answer.
   --ids             the prompt is token ids with spaces between, and so is the answer
   --max-tokens N    at most so many tokens (default: 512)
   --context N       tokens that prompt and answer have room for (default: 4096)
-  --temperature T   0 takes the most likely token (default: 0)
-  --top-k K, --top-p P, --min-p P, --repetition-penalty R
-                    which tokens are chosen from
-  --seed S          seed of the choice (default: another one each time)
-  --model-sampling  options of generation_config.json, where none are given here
-  --stop TEXT       the answer ends before this text; can be given several times
-  --drafts          guess tokens from earlier ones: the same answer in fewer steps
-  --dtype D         activations, keys and values: f32, f16 or bf16 (default: f32)
-  --weights PLACE   copied into memory, or mapped: used in their files (default: copied)
-  --backend         where to run: auto, cpu, metal (default: auto)
-  --threads         CPU threads to use (default: all)
-  --json            one JSON object a line on the standard output, by its "type":
+${samplingHelp}  --json            one JSON object a line on the standard output, by its "type":
                       load    bytes, total
                       model   layers, bytes, backend, device
                       prompt  read, tokens: how far the prompt is
@@ -63,19 +55,8 @@ const generateOptions = {
   raw: { type: "boolean", default: false },
   system: { type: "string" },
   ids: { type: "boolean", default: false },
-  "max-tokens": { type: "string", default: "512" },
-  context: { type: "string", default: "4096" },
-  temperature: { type: "string" },
-  "top-k": { type: "string" },
-  "top-p": { type: "string" },
-  "min-p": { type: "string" },
-  "repetition-penalty": { type: "string" },
-  seed: { type: "string" },
-  "model-sampling": { type: "boolean", default: false },
-  stop: { type: "string", multiple: true },
-  drafts: { type: "boolean", default: false },
-  dtype: { type: "string", default: "f32" },
-  weights: { type: "string", default: "copied" },
+  ...samplingOptions,
+  ...loadingOptions,
   json: { type: "boolean", default: false },
   quiet: { type: "boolean", default: false },
 } as const;
@@ -87,18 +68,14 @@ async function run(args: readonly string[]): Promise<number> {
   const { values, positionals } = parseOptions(args, { ...deviceOptions, ...generateOptions });
   const [folder, given] = positionals;
   if (folder === undefined || positionals.length > 2) throw new UsageError("name a model and one prompt");
-  const { dtype, weights } = values;
-  if (weights !== "copied" && weights !== "mapped") throw new UsageError(`--weights: expected copied or mapped, got ${describe(weights)}`);
-  if (dtype !== "f32" && dtype !== "f16" && dtype !== "bf16") throw new UsageError(`--dtype: expected f32, f16 or bf16, got ${describe(dtype)}`);
-  const options = optionsOf(values);
-  const context = numberOf("--context", values.context)!;
-  if (!Number.isInteger(context) || context < 1) throw new UsageError(`--context: expected a number of tokens, got ${describe(values.context)}`);
+  const loading = parseLoading(values);
+  const sampling = parseSampling(values);
   const device = parseDeviceOptions(values);
   const prompt = await promptOf(given);
   const chats = takesChats(folderOf(folder), values);
   const output = values.json ? jsonOutput(values) : textOutput(values);
   try {
-    return await generateFrom(folder, prompt, { ...values, dtype, weights, context, chats, device, options }, output);
+    return await generateFrom(folder, prompt, { ...values, ...loading, ...sampling, chats, device }, output);
   } catch (error) {
     output.failed();
     throw error;
@@ -108,8 +85,9 @@ async function run(args: readonly string[]): Promise<number> {
 /** The options of the command line. */
 interface Settings {
   readonly device: ReturnType<typeof parseDeviceOptions>;
-  readonly dtype: FloatDType;
+  readonly dtype: FloatDType | undefined;
   readonly weights: WeightsPlace;
+  readonly activations: ActivationForm;
   readonly context: number;
   readonly ids: boolean;
   readonly chats: boolean;
@@ -120,13 +98,14 @@ interface Settings {
 }
 
 async function generateFrom(folder: string, prompt: string, settings: Settings, output: Output): Promise<number> {
-  const { dtype, weights, context, ids, chats, system, drafts, quiet, options } = settings;
+  const { dtype, weights, activations, context, ids, chats, system, drafts, quiet, options } = settings;
   using device = Device.open(settings.device);
   using model = await LanguageModel.load(device, folder, {
     states: drafts ? 2 : 1,
     pages: Math.ceil(context / 64) + (drafts ? 2 : 0),
     dtype,
     weights,
+    activations,
     onProgress: (now) => output.loading(now),
   });
   const bytes = model.weights.copied + model.weights.mapped;
@@ -142,36 +121,6 @@ async function generateFrom(folder: string, prompt: string, settings: Settings, 
   const { end, ...measured } = await answer(session, { ...options, maxTokens: Math.min(options.maxTokens ?? Infinity, room), signal: interrupt.signal }, output);
   output.summary(end, measured, quiet ? undefined : await speedsOf(device, model, bytes, measured));
   return end === "interrupted" ? 128 + constants.signals.SIGINT : 0;
-}
-
-/** Signals within this many milliseconds come from one key press, also on a busy machine. */
-const samePress = 1000;
-
-/**
- * Until it is disposed, Ctrl-C aborts its signal, and a second Ctrl-C ends the process. A terminal sends the signal to npx as well, which
- * passes it on, so that one key press can be two signals.
- */
-class Interrupt implements Disposable {
-  readonly #controller = new AbortController();
-  readonly #take: () => void;
-
-  constructor() {
-    let since = Infinity;
-    this.#take = () => {
-      if (performance.now() - since > samePress) process.exit(128 + constants.signals.SIGINT);
-      if (since === Infinity) since = performance.now();
-      this.#controller.abort(this);
-    };
-    process.on("SIGINT", this.#take);
-  }
-
-  get signal(): AbortSignal {
-    return this.#controller.signal;
-  }
-
-  [Symbol.dispose](): void {
-    process.off("SIGINT", this.#take);
-  }
 }
 
 /**
@@ -232,30 +181,6 @@ async function answer(session: Session, options: GenerateOptions & { readonly si
     prompt: { tokens: prompt, read, seconds: (begun - start) / 1000 },
     answer: { tokens, seconds: (now - begun) / 1000, steps: first === undefined ? 0 : model.steps - firstSteps },
   };
-}
-
-function optionsOf(values: { readonly [name: string]: unknown }): GenerateOptions {
-  const number = (name: string) => numberOf(`--${name}`, values[name] as string | undefined);
-  const stop = values["stop"] as string[] | undefined;
-  return {
-    maxTokens: number("max-tokens"),
-    temperature: number("temperature"),
-    topK: number("top-k"),
-    topP: number("top-p"),
-    minP: number("min-p"),
-    repetitionPenalty: number("repetition-penalty"),
-    seed: number("seed"),
-    drafts: values["drafts"] === true,
-    ...(values["model-sampling"] === true ? { sampling: "model" as const } : {}),
-    ...(stop === undefined ? {} : { stop }),
-  };
-}
-
-function numberOf(option: string, text: string | undefined): number | undefined {
-  if (text === undefined) return undefined;
-  const number = text.trim() === "" ? NaN : Number(text);
-  if (Number.isFinite(number)) return number;
-  throw new UsageError(`${option}: expected a number, got ${describe(text)}`);
 }
 
 function idsOf(text: string): number[] {

@@ -13,6 +13,10 @@ import { runCommand, runProgram } from "./run-command.ts";
 
 /** Subcommands by name, each imported when it is run. */
 const commands: Readonly<Record<string, { readonly summary: string; readonly load: () => Promise<Command> }>> = {
+  chat: {
+    summary: "talk with a model in a terminal",
+    load: async () => (await import("./chat.ts")).chat,
+  },
   demo: {
     summary: "run a Gated DeltaNet layer: prefill, decode, compare with the reference",
     load: async () => (await import("./demo.ts")).demo,

@@ -1,12 +1,14 @@
 /** `gated-delta serve`: serves a model over HTTP. */
-
+import { readFileSync } from "node:fs";
 import { Device } from "../device/device.ts";
 import { GatedDeltaError, describe } from "../errors.ts";
 import { LanguageModel } from "../model/language-model.ts";
 import { createHandler } from "../server/create-handler.ts";
 import { within } from "../server/event-stream.ts";
+import { openStore } from "../server/store/open-store.ts";
 import type { RequestLog, ServerHandler } from "../server/server-options.ts";
 import { UsageError, deviceOptions, errorText, parseDeviceOptions, parseOptions, print, type Command } from "./command.ts";
+import { loadingHelp, loadingOptions, parseLoading } from "./generation-options.ts";
 
 const help = `Usage: gated-delta serve MODEL [options]
 
@@ -24,11 +26,11 @@ have ended; a second one at once.
   --sessions N      how many requests are answered at the same time (default: 4, or what fits)
   --context N       tokens of each there is memory for (default: what fits, at most 32768)
   --max-tokens N    the most tokens of an answer (default: 32768)
+  --store PLACE     keep conversations where other servers find them: a folder, redis://HOST:PORT
+                    or s3://BUCKET/FOLDER (default: none)
+  --secret-file F   a file with the secret of all servers with this store, at least 32 bytes
   --drafts          guess tokens from earlier ones: the same answers in fewer steps
-  --dtype D         activations, keys and values: f32, f16 or bf16 (default: f32)
-  --weights PLACE   copied into memory, or mapped: used in their files (default: copied)
-  --backend         where to run: auto, cpu, metal (default: auto)
-  --threads         CPU threads to use (default: all)
+${loadingHelp}  --no-page         no page to chat with the model at the server's address
   --quiet           no lines about requests
 
 Exit status: 0 after a signal, 2 if it could not begin.
@@ -42,9 +44,11 @@ const serveOptions = {
   sessions: { type: "string" },
   context: { type: "string" },
   "max-tokens": { type: "string", default: "32768" },
+  store: { type: "string" },
+  "secret-file": { type: "string" },
   drafts: { type: "boolean", default: false },
-  dtype: { type: "string", default: "f32" },
-  weights: { type: "string", default: "copied" },
+  ...loadingOptions,
+  "no-page": { type: "boolean", default: false },
   quiet: { type: "boolean", default: false },
 } as const;
 
@@ -58,20 +62,22 @@ async function run(args: readonly string[]): Promise<number> {
   const { values, positionals } = parseOptions(args, { ...deviceOptions, ...serveOptions });
   const [folder] = positionals;
   if (folder === undefined || positionals.length > 1) throw new UsageError("name one model");
-  const { host, key: keys, name, drafts, dtype, weights, quiet } = values;
-  if (weights !== "copied" && weights !== "mapped") throw new UsageError(`--weights: expected copied or mapped, got ${describe(weights)}`);
-  if (dtype !== "f32" && dtype !== "f16" && dtype !== "bf16") throw new UsageError(`--dtype: expected f32, f16 or bf16, got ${describe(dtype)}`);
+  const { host, key: keys, name, drafts, quiet } = values;
+  const loading = parseLoading(values);
   const port = countOf("--port", values.port, 0, 65_535)!;
   const sessions = countOf("--sessions", values.sessions, 1, 100_000);
   const context = countOf("--context", values.context, 1, 2 ** 31 - 1);
   const answerTokens = countOf("--max-tokens", values["max-tokens"], 1, 2 ** 31 - 1);
 
+  const secret = secretOf(values.store, values["secret-file"]);
+
   using device = Device.open(parseDeviceOptions(values));
-  using model = await LanguageModel.load(device, folder, { sessions, context, dtype, weights });
+  using model = await LanguageModel.load(device, folder, { sessions, context, ...loading });
   // Entries give way to sessions that need their memory, so they may have all of it.
   using cache = model.cache({ bytes: model.states * model.stateBytes + model.pages * model.pageBytes });
   const log = quiet ? undefined : (entry: RequestLog) => void process.stderr.write(`${lineOf(entry)}\n`);
-  const handler = createHandler(model, { cache, name, keys, drafts, limits: { answerTokens, ...(sessions === undefined ? {} : { concurrent: sessions }) }, log });
+  const store = values.store === undefined ? undefined : openStore(values.store);
+  const handler = createHandler(model, { cache, store, secret, name, keys, drafts, page: !values["no-page"], limits: { answerTokens, ...(sessions === undefined ? {} : { concurrent: sessions }) }, log });
   const server = listen(handler, host, port);
   print(`${new URL("/v1", server.url).href}`);
   if (keys === undefined && !["127.0.0.1", "::1", "localhost"].includes(host)) process.stderr.write("gated-delta serve: without --key every machine that reaches this one can use the model\n");
@@ -79,6 +85,7 @@ async function run(args: readonly string[]): Promise<number> {
   await Promise.race([handler.drain(), signalled()]);
   await within(server.stop(), lastBytes);
   await server.stop(true);
+  await store?.close();
   return 0;
 }
 
@@ -102,6 +109,21 @@ function signalled(): Promise<void> {
   });
 }
 
+/** The secret of a store. White space around it, such as the end of a line, does not count. */
+function secretOf(store: string | undefined, file: string | undefined): string | undefined {
+  if (store === undefined && file === undefined) return undefined;
+  if (store === undefined) throw new UsageError("--secret-file needs --store");
+  if (file === undefined) throw new UsageError("--store needs --secret-file: the servers' secret, such as 64 digits of `openssl rand -hex 32`");
+  let text: string;
+  try {
+    text = readFileSync(file, "utf8").trim();
+  } catch (cause) {
+    throw new UsageError(`--secret-file: ${errorText(cause)}`);
+  }
+  if (Buffer.byteLength(text) < 32) throw new UsageError(`--secret-file: expected a secret of at least 32 bytes, got ${Buffer.byteLength(text)}`);
+  return text;
+}
+
 function countOf(option: string, text: string | undefined, least: number, most: number): number | undefined {
   if (text === undefined) return undefined;
   const count = /^\d{1,10}$/.test(text) ? Number(text) : NaN;
@@ -110,8 +132,8 @@ function countOf(option: string, text: string | undefined, least: number, most: 
 }
 
 /** A request as a line. */
-function lineOf({ id, method, path, status, milliseconds, firstMilliseconds, promptTokens, cachedTokens, answerTokens, problem, cause }: RequestLog): string {
-  const tokens = promptTokens === undefined ? "" : ` prompt ${promptTokens} (${cachedTokens} cached) answer ${answerTokens}`;
+function lineOf({ id, method, path, status, milliseconds, firstMilliseconds, promptTokens, cachedTokens, restoredTokens = 0, answerTokens, problem, cause }: RequestLog): string {
+  const tokens = promptTokens === undefined ? "" : ` prompt ${promptTokens} (${cachedTokens} cached${restoredTokens === 0 ? "" : `, ${restoredTokens} of them restored`}) answer ${answerTokens}`;
   const first = firstMilliseconds === undefined ? "" : ` first ${Math.round(firstMilliseconds)} ms`;
   const why = problem === undefined ? "" : ` ${JSON.stringify(problem)}`;
   const error = cause === undefined ? "" : ` ${JSON.stringify(errorText(cause))}`;

@@ -124,7 +124,12 @@ export class Device implements Disposable {
    *
    * @throws {DisposedError} after it was closed.
    */
-  get memory(): { readonly own: number; readonly mapped: number } {
+  get memory(): {
+    /** Allocated memory. */
+    readonly own: number;
+    /** Windows of mapped files. */
+    readonly mapped: number;
+  } {
     this.#work.expectOpen("device.memory");
     return nativeDevice.memoryOf(this.#handle, "device.memory");
   }

@@ -13,6 +13,7 @@ import type { EmbeddingArguments } from "../ops/embedding.ts";
 import type { RouteArguments } from "../ops/route.ts";
 import type { ExpertLinearArguments } from "../ops/expert-linear.ts";
 import type { CombineExpertsArguments } from "../ops/combine-experts.ts";
+import type { TopKArguments } from "../ops/top-k.ts";
 import type { CopySlotsArguments } from "../ops/copy-slots.ts";
 import type { CommitGatedDeltaArguments } from "../ops/commit-gated-delta.ts";
 import type { CommitCausalConv1dArguments } from "../ops/commit-causal-conv1d.ts";
@@ -89,6 +90,11 @@ export abstract class PassOps {
   /** See {@link combineExperts}. */
   combineExperts(args: CombineExpertsArguments): void {
     this[add]("combineExperts", args);
+  }
+
+  /** See {@link topK}. */
+  topK(args: TopKArguments): void {
+    this[add]("topK", args);
   }
 
   /** See {@link copySlots}. */

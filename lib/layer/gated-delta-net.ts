@@ -104,7 +104,7 @@ export class GatedDeltaNet implements Disposable {
 
   /**
    * Loads one layer of a checkpoint, under any of the prefixes that checkpoints use. The configuration's `model_type` decides the
-   * architecture; by default it is Qwen's. Weights are f32, f16, bf16, or in MLX's affine quantisation; each stays in its
+   * architecture; by default it is Qwen's. Weights are f32, f16, bf16, or in MLX's quantisation; each stays in its
    * stored form.
    *
    * @param files a `.safetensors` or GGUF file, an index (`model.safetensors.index.json`), the directory of one of them, or a list
@@ -178,7 +178,7 @@ export class GatedDeltaNet implements Disposable {
    * pool.run([state], (step) => layer.forward({ hidden, out, step }));
    */
   forward(args: ForwardArguments): Op[] {
-    return this.#make("forward", args, ["hidden", "out", "residual", "cuSeqlens", "step", "draft"], ({ hidden, out, residual, cuSeqlens, ...pass }) => {
+    return this.#make("forward", args, ["hidden", "out", "residual", "products", "cuSeqlens", "step", "draft"], ({ hidden, out, residual, products, cuSeqlens, ...pass }) => {
       const tokens = this.#tokensOf("forward", hidden, out);
       const scratch = this.#scratch.views(tokens);
       // A draft needs the convolution's input until its commit, so the projection writes to the draft's memory.
@@ -189,9 +189,9 @@ export class GatedDeltaNet implements Disposable {
         throw new ShapeError({ op: `${op}.forward`, argument: "hidden", expected, received: `${tokens}` });
       }
       return [
-        ...this.#ops.project(hidden, { ...scratch, qkv }),
+        ...this.#ops.project(hidden, { ...scratch, qkv }, products),
         ...this.#mix("forward", { ...scratch, qkv, out: scratch.normed, cuSeqlens, ...pass }),
-        this.#ops.output(scratch.normed, out, residual),
+        this.#ops.output(scratch.normed, out, residual, products),
       ];
     });
   }
@@ -231,13 +231,13 @@ export class GatedDeltaNet implements Disposable {
    * @throws {GatedDeltaError} for arguments that do not fit; nothing is made then.
    */
   decode(args: DecodeArguments): Op[] {
-    return this.#make("decode", args, ["hidden", "out", "residual", "step"], ({ hidden, out, residual, step }) => {
+    return this.#make("decode", args, ["hidden", "out", "residual", "products", "step"], ({ hidden, out, residual, products, step }) => {
       const tokens = this.#tokensOf("decode", hidden, out);
       const scratch = this.#scratch.views(tokens);
       return [
-        ...this.#ops.project(hidden, scratch),
+        ...this.#ops.project(hidden, scratch, products),
         ...this.#mixStep("decode", { ...scratch, out: scratch.normed, step }),
-        this.#ops.output(scratch.normed, out, residual),
+        this.#ops.output(scratch.normed, out, residual, products),
       ];
     });
   }

@@ -1,5 +1,6 @@
 /** The arguments of a layer's methods. */
 
+import type { Products } from "../native/options.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
 import type { Indices } from "../ops/indices.ts";
 import type { Draft } from "../states/draft.ts";
@@ -63,6 +64,8 @@ export interface HiddenArguments {
   readonly out: Tensor;
   /** `[tokens, hidden]`: added to the output of the last projection before that is rounded. May be `out`. */
   readonly residual?: Tensor | undefined;
+  /** How a GPU multiplies by the projections' matrices, as `linear` takes it. @default "rows" */
+  readonly products?: Products | undefined;
 }
 
 /** Projections of some tokens. */

@@ -14,6 +14,7 @@ import { gatedDeltaStep } from "../ops/gated-delta-step.ts";
 import { gatedRmsNorm } from "../ops/gated-rms-norm.ts";
 import type { LayerStates } from "../ops/layer-states.ts";
 import { linear } from "../ops/linear.ts";
+import type { Products } from "../native/options.ts";
 import type { Op } from "../ops/op.ts";
 import { isTensor, type Tensor } from "../tensor/tensor.ts";
 import type { LayerConfig } from "../checkpoint/mixer-config.ts";
@@ -37,14 +38,14 @@ export class MixerOps {
   }
 
   /** The projections of the hidden states `[tokens, hidden]`. */
-  project(hidden: Tensor, { qkv, z, a, b, aDown, zDown }: Projected): Op[] {
+  project(hidden: Tensor, { qkv, z, a, b, aDown, zDown }: Projected, products?: Products): Op[] {
     const weights = this.#weights;
     const columns = this.#columnsOf(qkv);
     return [
-      ...weights.qkv.map((matrix, i) => linear({ x: hidden, ...matrix, out: columns[i] ?? qkv })),
-      ...projection(hidden, weights.z, z, zDown),
-      ...projection(hidden, weights.a, a, aDown),
-      linear({ x: hidden, ...weights.b, out: b }),
+      ...weights.qkv.map((matrix, i) => linear({ x: hidden, ...matrix, out: columns[i] ?? qkv, products })),
+      ...projection(hidden, weights.z, z, zDown, products),
+      ...projection(hidden, weights.a, a, aDown, products),
+      linear({ x: hidden, ...weights.b, out: b, products }),
     ];
   }
 
@@ -87,8 +88,8 @@ export class MixerOps {
   }
 
   /** The output projection of `[tokens, value channels]`, plus the residual, if any. */
-  output(normed: Tensor, out: Tensor, residual: Tensor | undefined): Op {
-    return linear({ x: normed, ...this.#weights.out, residual, out });
+  output(normed: Tensor, out: Tensor, residual: Tensor | undefined, products?: Products): Op {
+    return linear({ x: normed, ...this.#weights.out, residual, out, products });
   }
 
   #gates() {
@@ -140,7 +141,7 @@ export class MixerOps {
   }
 }
 
-function projection(hidden: Tensor, { matrix, down }: Projection, out: Tensor, between: Tensor | undefined): Op[] {
-  if (down === undefined || between === undefined) return [linear({ x: hidden, ...matrix, out })];
-  return [linear({ x: hidden, ...down, out: between }), linear({ x: between, ...matrix, out })];
+function projection(hidden: Tensor, { matrix, down }: Projection, out: Tensor, between: Tensor | undefined, products?: Products): Op[] {
+  if (down === undefined || between === undefined) return [linear({ x: hidden, ...matrix, out, products })];
+  return [linear({ x: hidden, ...down, out: between, products }), linear({ x: between, ...matrix, out, products })];
 }

@@ -7,7 +7,7 @@ import { membersOf } from "../arguments/members.ts";
 import { asArray } from "../arguments/reading.ts";
 import { BoundsError, DisposedError, GatedDeltaError, describe } from "../errors.ts";
 import type { LanguageModel } from "./language-model.ts";
-import type { BatchEntry, WantedLogits } from "./model-options.ts";
+import type { BatchEntry, TokenRole, WantedLogits } from "./model-options.ts";
 import { expectValid, sequenceParts } from "./sequence.ts";
 import type { Sequence, SequenceParts } from "./sequence.ts";
 import { readTokenIds } from "./token-ids.ts";
@@ -18,6 +18,8 @@ export interface Entry {
   readonly parts: SequenceParts;
   /** A copy. */
   readonly tokens: readonly number[];
+  /** Of its certain tokens; guesses are generated. Where bits do not depend on roles, those of tokens after the first may differ. */
+  readonly role: TokenRole;
   readonly logits: WantedLogits;
   readonly hidden: WantedLogits;
   /**
@@ -25,11 +27,14 @@ export interface Entry {
    * those of the last certain token and of each guess.
    */
   readonly drafts: number;
+  /** How many of the largest logits of each row are needed too; 0 for none. */
+  readonly best: number;
 }
 
 /** The argument of {@link entryOf}. */
 export interface CheckedEntry extends BatchEntry {
   readonly tokens: readonly number[];
+  readonly best?: number | undefined;
 }
 
 /** The limits of a model. */
@@ -43,13 +48,13 @@ export interface BatchLimits {
 
 /** Reads a batch. {@link expectRunnable} checks whether its sequences can be run. */
 export function readBatch(op: string, batch: unknown, limits: BatchLimits): Entry[] {
-  const given = asArray(op, "batch", "an array of { sequence, tokens, logits?, hidden? }", batch, limits.states);
+  const given = asArray(op, "batch", "an array of { sequence, tokens, role?, logits?, hidden? }", batch, limits.states);
   return given.map((one, i) => readEntry(op, `batch[${i}]`, one, limits));
 }
 
 /** An entry of checked tokens that will not change; the last `drafts` of them are guesses. */
-export function entryOf({ sequence, tokens, logits = "last", hidden = "none" }: CheckedEntry, drafts = 0): Entry {
-  return { sequence, parts: sequenceParts(sequence)!, tokens, logits, hidden, drafts };
+export function entryOf({ sequence, tokens, role = "read", logits = "last", hidden = "none", best = 0 }: CheckedEntry, drafts = 0): Entry {
+  return { sequence, parts: sequenceParts(sequence)!, tokens, role, logits, hidden, drafts, best };
 }
 
 /** Throws if a sequence of a batch can't be run, such as one of another model or one without room. */
@@ -58,14 +63,15 @@ export function expectRunnable(op: string, entries: readonly Entry[], limits: Ba
 }
 
 function readEntry(op: string, argument: string, value: unknown, limits: BatchLimits): Entry {
-  const words = { argument, expected: "{ sequence, tokens, logits?, hidden? }", kind: "", prefix: `${argument}.` };
-  const members = membersOf(op, value as BatchEntry, ["sequence", "tokens", "logits", "hidden"], words);
-  const { sequence, tokens, logits = "last", hidden = "none" } = members as BatchEntry;
+  const words = { argument, expected: "{ sequence, tokens, role?, logits?, hidden? }", kind: "", prefix: `${argument}.` };
+  const members = membersOf(op, value as BatchEntry, ["sequence", "tokens", "role", "logits", "hidden"], words);
+  const { sequence, tokens, role = "read", logits = "last", hidden = "none" } = members as BatchEntry;
   const parts = sequenceParts(sequence);
   if (parts === undefined) throw invalid(op, `${argument}.sequence`, "a Sequence of this model", sequence);
+  if (role !== "read" && role !== "generated") throw invalid(op, `${argument}.role`, `"read" | "generated"`, role);
   expectWanted(op, `${argument}.logits`, logits);
   expectWanted(op, `${argument}.hidden`, hidden);
-  return { sequence, parts, tokens: readTokens(op, `${argument}.tokens`, tokens, limits), logits, hidden, drafts: 0 };
+  return { sequence, parts, tokens: readTokens(op, `${argument}.tokens`, tokens, limits), role, logits, hidden, drafts: 0, best: 0 };
 }
 
 function expectWanted(op: string, argument: string, value: unknown): void {

@@ -7,14 +7,18 @@ import type { Device } from "../device/device.ts";
 import type { Plan } from "../device/plan.ts";
 import type { StatePool } from "../states/state-pool.ts";
 import type { Tensor } from "../tensor/tensor.ts";
+import { BestMemory, bestOf } from "./best-memory.ts";
 import type { ModelGraph } from "./graph.ts";
 import type { PageList } from "./page-ledger.ts";
+import type { BestLogits } from "./sampling/best-logits.ts";
 
 /** The shape of a plan's batches. */
 export interface PlanShape {
   readonly sequences: number;
   /** The most pages of a sequence in the table. */
   readonly pages: number;
+  /** How many of the largest logits of each sequence are found; 0 for none. */
+  readonly best: number;
 }
 
 /** The parts of a model from which plans are recorded. */
@@ -32,11 +36,14 @@ export class DecodePlan implements Disposable {
   readonly #pastTokens: Int32Array;
   /** For each row of the table, the stamp of the list from which it was written. */
   readonly #stamps: number[];
+  readonly #memory: BestMemory;
+  /** Each sequence's largest logits after a replay, if they are found. */
+  readonly best: readonly BestLogits[];
   #plan: Plan | undefined;
   #logits: readonly Float32Array[] = [];
 
   constructor(device: Device, shape: PlanShape) {
-    const { sequences, pages } = shape;
+    const { sequences, pages, best } = shape;
     this.#shape = shape;
     this.#stamps = Array<number>(sequences).fill(0);
     const tensors = [sequences, sequences * pages, sequences].map((length) => device.tensor("i32", [length]));
@@ -45,6 +52,9 @@ export class DecodePlan implements Disposable {
     this.#ids = ids!;
     this.#pageTable = table!;
     this.#pastTokens = past!;
+    this.#memory = new BestMemory(device);
+    if (best > 0) this.#memory.reserve(sequences);
+    this.best = best > 0 ? bestOf(this.#memory.rows(0, sequences, best)) : [];
   }
 
   /** Each sequence's logits after a replay. */
@@ -69,7 +79,7 @@ export class DecodePlan implements Disposable {
    */
   recorded({ device, graph, pool }: PlanParts, logits: Tensor<"f32">): Plan {
     if (this.#plan !== undefined) return this.#plan;
-    const { sequences: tokens } = this.#shape;
+    const { sequences: tokens, best } = this.#shape;
     const [ids, pageTable, pastTokens] = this.#tensors;
     const rows = Array.from({ length: tokens }, (_, i) => i);
     const out = logits.slice(0, tokens);
@@ -81,7 +91,7 @@ export class DecodePlan implements Disposable {
       pastTokens: pastTokens!,
       step: pool.placeholder(tokens),
       decode: true,
-      logits: { rows, outs: [out] },
+      logits: { rows, outs: [out], best: best > 0 ? [{ logits: out, rows: this.#memory.rows(0, tokens, best) }] : [] },
       hidden: { rows: [], outs: [] },
     });
     this.#logits = rows.map((i) => logits.slice(i, i + 1).data);
@@ -95,22 +105,29 @@ export class DecodePlan implements Disposable {
   [Symbol.dispose](): void {
     this.#plan?.[Symbol.dispose]();
     for (const tensor of this.#tensors) tensor[Symbol.dispose]();
+    this.#memory[Symbol.dispose]();
   }
 }
 
-/** Number of recently used plans to keep. */
-const mostPlans = 16;
+/**
+ * Numbers of recently used plans to keep, within which each number of sequences of a model has plans of two numbers of pages: sessions
+ * that end one by one, and others that begin, then record none again.
+ */
+const [fewestPlans, mostPlans] = [16, 128];
 /** The fewest pages that a plan has room for, so that a short sequence does not need another plan soon. */
 const fewestPages = 8;
 
 /** The decode plans of a model, recorded when they are needed. */
 export class DecodePlans implements Disposable {
   readonly #device: Device;
+  readonly #most: number;
   /** In order of use, least recently used first. */
   readonly #plans = new Map<number, DecodePlan>();
 
-  constructor(device: Device) {
+  /** @param states of the model: the most sequences of a plan. */
+  constructor(device: Device, states: number) {
     this.#device = device;
+    this.#most = Math.min(Math.max(fewestPlans, 2 * states), mostPlans);
   }
 
   /** Number of kept plans. */
@@ -118,21 +135,25 @@ export class DecodePlans implements Disposable {
     return this.#plans.size;
   }
 
-  /** The plan for some sequences, with room for at least their pages; room grows by doubling. */
-  find(lists: readonly PageList[]): DecodePlan {
+  /**
+   * The plan for some sequences, with room for at least their pages; room grows by doubling.
+   *
+   * @param best how many of the largest logits it finds: 0 .. 128.
+   */
+  find(lists: readonly PageList[], best = 0): DecodePlan {
     const sequences = lists.length;
     let pages = fewestPages;
     for (const list of lists) while (list.pages.length > pages) pages *= 2;
-    const key = sequences * 64 + Math.log2(pages);
+    const key = (sequences * 64 + Math.log2(pages)) * 256 + best;
     const known = this.#plans.get(key);
     if (known !== undefined) {
       this.#plans.delete(key);
       this.#plans.set(key, known);
       return known;
     }
-    const made = new DecodePlan(this.#device, { sequences, pages });
+    const made = new DecodePlan(this.#device, { sequences, pages, best });
     for (const [oldest, plan] of this.#plans) {
-      if (this.#plans.size < mostPlans) break;
+      if (this.#plans.size < this.#most) break;
       this.#plans.delete(oldest);
       plan[Symbol.dispose]();
     }

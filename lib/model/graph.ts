@@ -8,6 +8,7 @@
  * The parts of layers are defined here, their order and norms in `families/`.
  */
 import { attention, combineExperts, embedding, expertLinear, linear, rmsNorm, route, siluMul } from "../ops/functions.ts";
+import type { Products } from "../native/options.ts";
 import type { Indices } from "../ops/indices.ts";
 import type { Op } from "../ops/op.ts";
 import { forwardBoth } from "../layer/gated-delta-net.ts";
@@ -17,6 +18,8 @@ import type { PoolStep } from "../states/pool-step.ts";
 import type { StepPlaceholder } from "../states/step-placeholder.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import type { Activations, ActivationViews, DenseViews } from "./activations.ts";
+import { bestOp } from "./best-memory.ts";
+import type { WantedBest } from "./best-memory.ts";
 import type { PartTensors } from "./families/family.ts";
 import type { ModelConfig } from "./model-config.ts";
 import type { AttentionWeights, DenseMlp, Mixture, Mlp, ModelWeights } from "./model-weights.ts";
@@ -28,6 +31,8 @@ export interface WantedRows {
   readonly rows: readonly number[];
   /** `[count, vocabulary]` or `[count, hidden]` each: the memory for the rows' results, one after another. */
   readonly outs: readonly Tensor[];
+  /** Of logits: those rows whose largest are wanted, too. */
+  readonly best?: readonly WantedBest[] | undefined;
 }
 
 /** Some tokens of some sequences in one pass through the layers. */
@@ -47,6 +52,8 @@ export interface PassInputs {
   readonly decode: boolean;
   /** Drafts to verify; their sequences come after those of the step. */
   readonly drafts?: DraftGroup | undefined;
+  /** How its matrices are multiplied; by the role of its tokens, which is the same for all. @default "rows" */
+  readonly products?: Products | undefined;
   readonly logits: WantedRows;
   readonly hidden: WantedRows;
 }
@@ -67,7 +74,7 @@ export class ModelGraph {
 
   /** The ops of one pass, in order. */
   ops(inputs: PassInputs): Op[] {
-    const { family, embedding: table, layers } = this.#weights;
+    const { family, embedding: { activations: _, ...table }, layers } = this.#weights;
     const views = this.#activations.views(inputs.tokens);
     const ops = [embedding({ ...table, ids: inputs.ids, out: views.hidden })];
     let attentionLayer = 0;
@@ -81,10 +88,10 @@ export class ModelGraph {
         norm: (x, weight, out) => this.norm(x, weight, out),
         mix: (part) => this.mix(mixer!, part, inputs),
         attend: (attention, part) => this.attend(attention, part, pages!, inputs, views),
-        mlp: (mlp, part) => this.mlp(mlp, part, views),
+        mlp: (mlp, part) => this.mlp(mlp, part, inputs, views),
       }));
     }
-    ops.push(...this.finalNorm(inputs.hidden, views), ...this.output(inputs.logits, views));
+    ops.push(...this.finalNorm(inputs.hidden, views), ...this.output(inputs, views));
     return ops;
   }
 
@@ -92,8 +99,8 @@ export class ModelGraph {
     return rmsNorm({ x, weight, out, weightForm: this.#weights.normForm, eps: this.#config.normEps });
   }
 
-  protected mix(mixer: GatedDeltaNet, { x: hidden, out, residual }: PartTensors, { cuSeqlens, step, decode, drafts }: PassInputs): Op[] {
-    const common = { hidden, out, residual, step };
+  protected mix(mixer: GatedDeltaNet, { x: hidden, out, residual }: PartTensors, { cuSeqlens, step, decode, drafts, products }: PassInputs): Op[] {
+    const common = { hidden, out, residual, step, products };
     if (drafts !== undefined) {
       const steps = cuSeqlens.subarray(0, cuSeqlens.length - drafts.drafts.length);
       return mixer[forwardBoth]({ ...common, step: step as PoolStep, cuSeqlens: steps, decode, drafts });
@@ -104,20 +111,20 @@ export class ModelGraph {
   protected attend(weights: AttentionWeights, { x, out, residual }: PartTensors, pages: LayerPages, inputs: PassInputs, views: ActivationViews): Op[] {
     const { attention: { norm, rotaryDim, ropeTheta }, normEps } = this.#config;
     const { query, queryHeads, outputGate, key, keyHeads, value, valueHeads, attended, attendedHeads } = views;
-    const { cuSeqlens, pageTable, pastTokens } = inputs;
+    const { cuSeqlens, pageTable, pastTokens, products } = inputs;
     const byHead = norm === "head";
     // Whole projections are normed from scratch memory that later ops overwrite.
     const projections = byHead
-      ? [linear({ x, ...weights.query, out: query }), linear({ x, ...weights.key, out: key })]
+      ? [linear({ x, ...weights.query, out: query, products }), linear({ x, ...weights.key, out: key, products })]
       : [
-        linear({ x, ...weights.query, out: attended }),
+        linear({ x, ...weights.query, out: attended, products }),
         this.norm(attended, weights.queryNorm, query),
-        linear({ x, ...weights.key, out: value }),
+        linear({ x, ...weights.key, out: value, products }),
         this.norm(value, weights.keyNorm, key),
       ];
     return [
       ...projections,
-      linear({ x, ...weights.value, out: value }),
+      linear({ x, ...weights.value, out: value, products }),
       attention({
         query: queryHeads,
         key: keyHeads,
@@ -135,37 +142,38 @@ export class ModelGraph {
         cuSeqlens,
         pageTable,
         pastTokens,
+        products,
       }),
-      linear({ x: attended, ...weights.output, residual, out }),
+      linear({ x: attended, ...weights.output, residual, out, products }),
     ];
   }
 
-  protected mlp(weights: Mlp, part: PartTensors, views: ActivationViews): Op[] {
-    return weights.kind === "dense" ? this.dense(weights, part, views.dense) : this.mixture(weights, part, views);
+  protected mlp(weights: Mlp, part: PartTensors, { products }: PassInputs, views: ActivationViews): Op[] {
+    return weights.kind === "dense" ? this.dense(weights, part, views.dense, products) : this.mixture(weights, part, views, products);
   }
 
-  protected mixture(weights: Mixture, { x, out, residual }: PartTensors, views: ActivationViews): Op[] {
+  protected mixture(weights: Mixture, { x, out, residual }: PartTensors, views: ActivationViews, products: Products | undefined): Op[] {
     const { logits, ids, weights: shares, gateUp, gate, up, product, outputs, shared, sharedOutput, sharedFactor } = views.experts!;
     const { router, gateUp: matrices, down, shared: ofAll, sharedGate } = weights;
     const halves = matrices.length === 1 ? [gateUp] : [gate, up];
     return [
-      linear({ x, ...router, out: logits }),
+      linear({ x, ...router, out: logits, products }),
       route({ logits, ids, weights: shares, normalize: this.#config.experts!.normalized }),
-      ...matrices.map((matrix, i) => expertLinear({ x, ...matrix, ids, out: halves[i]! })),
+      ...matrices.map((matrix, i) => expertLinear({ x, ...matrix, ids, out: halves[i]!, products })),
       siluMul({ gate, up, out: product }),
-      expertLinear({ x: product, ...down, ids, out: outputs }),
-      ...this.dense(ofAll, { x, out: sharedOutput }, shared),
-      linear({ x, ...sharedGate, out: sharedFactor }),
+      expertLinear({ x: product, ...down, ids, out: outputs, products }),
+      ...this.dense(ofAll, { x, out: sharedOutput }, shared, products),
+      linear({ x, ...sharedGate, out: sharedFactor, products }),
       combineExperts({ experts: outputs, weights: shares, shared: sharedOutput, sharedGate: sharedFactor, residual, out }),
     ];
   }
 
-  protected dense(weights: DenseMlp, { x, out, residual }: PartTensors, { gate, up }: DenseViews): Op[] {
+  protected dense(weights: DenseMlp, { x, out, residual }: PartTensors, { gate, up }: DenseViews, products: Products | undefined): Op[] {
     return [
-      linear({ x, ...weights.gate, out: gate }),
-      linear({ x, ...weights.up, out: up }),
+      linear({ x, ...weights.gate, out: gate, products }),
+      linear({ x, ...weights.up, out: up, products }),
       siluMul({ gate, up, out: gate }),
-      linear({ x: gate, ...weights.down, residual, out }),
+      linear({ x: gate, ...weights.down, residual, out, products }),
     ];
   }
 
@@ -176,12 +184,13 @@ export class ModelGraph {
     return ops;
   }
 
-  protected output({ rows, outs }: WantedRows, views: ActivationViews): Op[] {
+  protected output({ logits: { rows, outs, best = [] }, products }: PassInputs, views: ActivationViews): Op[] {
     if (rows.length === 0) return [];
     const { x, ops } = this.picked(rows, views);
     const normed = views.normed.slice(0, rows.length);
     ops.push(this.norm(x, this.#weights.norm, normed));
-    for (const [out, start, end] of spansOf(outs)) ops.push(linear({ x: normed.slice(start, end), ...this.#weights.output, out }));
+    for (const [out, start, end] of spansOf(outs)) ops.push(linear({ x: normed.slice(start, end), ...this.#weights.output, out, products }));
+    ops.push(...best.map(bestOp));
     return ops;
   }
 

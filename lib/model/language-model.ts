@@ -3,20 +3,23 @@ import { expectMaker, maker } from "../arguments/made.ts";
 import type { Maker } from "../arguments/made.ts";
 import { checkOptions } from "../arguments/options.ts";
 import type { Device } from "../device/device.ts";
-import { DisposedError } from "../errors.ts";
+import { DisposedError, UnsupportedError } from "../errors.ts";
 import { asDevice } from "../device/device-handle.ts";
 import type { WeightBytes } from "../checkpoint/tensor-loader.ts";
+import type { MatrixUse } from "../checkpoint/matrix.ts";
+import type { ActivationForm } from "../native/options.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
 import { expectRunnable, readBatch } from "./batch.ts";
 import { loadModelWeights } from "./load-weights.ts";
 import type { LoadedModel } from "./load-weights.ts";
 import { expectFits } from "./memory-plan.ts";
 import type { ModelConfig } from "./model-config.ts";
-import type { BatchEntry, IdentityOptions, LoadModelOptions } from "./model-options.ts";
+import type { BatchEntry, IdentityOptions, LoadModelOptions, Prompts } from "./model-options.ts";
 import { identityOptions, loadModelOptions } from "./model-schemas.ts";
-import type { CheckedLoadOptions } from "./model-schemas.ts";
+import type { CompleteLoadOptions } from "./model-schemas.ts";
 import { ModelCore } from "./model-core.ts";
 import { rememberMemory } from "./model-memory.ts";
+import { prepareModel } from "./prepare-model.ts";
 import type { RunResult } from "./run-result.ts";
 import { readModelSampling } from "./sampling/generation-config.ts";
 import type { SamplingSettings } from "./sampling/settings.ts";
@@ -34,7 +37,8 @@ import { ModelText } from "./text/model-text.ts";
  * A text model on a device (Qwen3.5, Qwen3-Next, OLMo hybrid): weights, and memory for the states, keys and values of many sequences.
  *
  * With f32 states the logits of a sequence have the same bits however its tokens are cut into runs, whatever else is in
- * its batches, and whether it was forked: those of all its tokens in one run, alone.
+ * its batches, and whether it was forked: those of all its tokens in one run, alone. With `prompts: "matrix"` they depend on the
+ * tokens' roles, too.
  *
  * @example
  * using model = await LanguageModel.load(device, folder);
@@ -49,19 +53,25 @@ export class LanguageModel implements Disposable {
   readonly config: ModelConfig;
   /** Dtype of the activations. */
   readonly dtype: FloatDType;
+  /** How tokens that are read are multiplied. */
+  readonly prompts: Prompts;
   /** Tokens of a page. */
   readonly pageTokens: number;
   /** Names of the folder's tensors that were not loaded: those of a vision tower and of `mtp.*`. */
   readonly skipped: readonly string[];
   /** Bytes of its weights: in mapped files, and in memory of the library. */
   readonly weights: WeightBytes;
+  /** How rows are multiplied by packed weights. */
+  readonly activations: ActivationForm;
+  /** How rows are multiplied by each matrix. */
+  readonly matrices: readonly MatrixUse[];
   /** Its tokenizer and chat templates, if the folder or the GGUF file has them. They are read when they are first used. */
   readonly text: ModelText;
   readonly #scheduler: Scheduler;
   #sampling: Partial<SamplingSettings> | undefined;
   readonly #core: ModelCore;
 
-  private constructor(by: Maker, device: Device, loaded: LoadedModel, options: CheckedLoadOptions) {
+  private constructor(by: Maker, device: Device, loaded: LoadedModel, options: CompleteLoadOptions) {
     const op = "LanguageModel.load";
     expectMaker(by, "LanguageModel", "LanguageModel.load(…)");
     this.#core = new ModelCore(op, device, loaded, options);
@@ -70,9 +80,12 @@ export class LanguageModel implements Disposable {
     this.device = device;
     this.config = loaded.config;
     this.dtype = dtype;
+    this.prompts = options.prompts;
     this.pageTokens = pages.ledger.pageTokens;
     this.skipped = loaded.skipped;
     this.weights = Object.freeze(loaded.bytes);
+    this.activations = options.activations;
+    this.matrices = Object.freeze(loaded.matrices.map((use) => Object.freeze(use)));
     this.text = new ModelText(loaded.folder, loaded.config);
     rememberMemory(this, this.#core);
     const { swap = pool.capacity * pool.slotBytes + this.pages * pages.pageBytes } = options;
@@ -83,11 +96,11 @@ export class LanguageModel implements Disposable {
   /**
    * Loads a model from a Hugging Face folder, as transformers or mlx-lm writes it; from the path of its only `.safetensors`
    * file, in the same folder as its other files; or from a GGUF file, any file of a split one, or a folder with one. Weights are read in the background, straight into the library's memory, or stay
-   * in their files with `weights: "mapped"`; they keep their stored form.
+   * in their files with `weights: "mapped"`; they keep their stored form. Meanwhile a GPU's kernels for the model are compiled.
    *
-   * @throws {FileError} for files that are missing, damaged or of other shapes; {@link UnsupportedError}, which
-   *   names them, for other architectures and quantisations; `ShapeError` for a pool longer than a tensor can be;
-   *   {@link GatedDeltaError} of code `out-of-memory`, with both numbers, before anything is read, if weights, states and pages
+   * @throws {FileError} for files that are missing, damaged or of other shapes; `UnsupportedError`, which
+   *   names them, for other architectures and quantisations, and for `activations: "int8"` on another backend than the CPU; `ShapeError` for a pool longer than a tensor can be;
+   *   `GatedDeltaError` of code `out-of-memory`, with both numbers, before anything is read, if weights, states and pages
    *   need more memory than there is. Nothing stays allocated then.
    */
   static async load(device: Device, folder: string, options: LoadModelOptions = {}): Promise<LanguageModel> {
@@ -95,10 +108,19 @@ export class LanguageModel implements Disposable {
     asDevice(op, device);
     await importZod();
     const checked = checkOptions(loadModelOptions, op, options);
-    const { dtype, onProgress, weights } = checked;
-    const fits = (config: ModelConfig, bytes: WeightBytes): void => expectFits(op, config, checked, bytes);
-    const loaded = await loadModelWeights(device, folder, { dtype, onProgress, weights, expectFits: fits });
-    return new LanguageModel(maker, device, loaded, checked);
+    const { dtype, onProgress, weights, activations, prompts } = checked;
+    if (activations !== "exact" && device.backend !== "cpu") {
+      throw new UnsupportedError({ op, argument: "activations", expected: "exact on this backend", received: activations });
+    }
+    if (prompts === "matrix" && device.backend !== "metal") {
+      throw new UnsupportedError({ op, argument: "prompts", expected: '"exact": a CPU has no matrix units', received: '"matrix"' });
+    }
+    const fits = (config: ModelConfig, bytes: WeightBytes, own: FloatDType): void => expectFits(op, config, { ...checked, dtype: own }, bytes);
+    const loaded = await loadModelWeights(device, folder, {
+      dtype, onProgress, weights, activations, expectFits: fits,
+      prepare: (model, progress) => prepareModel(op, device, model, { ...checked, dtype: model.dtype }, progress),
+    });
+    return new LanguageModel(maker, device, loaded, { ...checked, dtype: loaded.dtype });
   }
 
   /** The largest number of sequences at a time, forks included. */
@@ -178,7 +200,7 @@ export class LanguageModel implements Disposable {
     return this.#scheduler.steps;
   }
 
-  /** Sampling settings of the folder's `generation_config.json`; read at the first access. */
+  /** Sampling settings of the folder's `generation_config.json` or of the GGUF file's metadata; read at the first access. */
   modelSampling(): Partial<SamplingSettings> {
     return (this.#sampling ??= readModelSampling(this.text.folder));
   }

@@ -11,11 +11,13 @@ import { GgufCheckpoint } from "../checkpoint/gguf/gguf-checkpoint.ts";
 import { parseQuantization } from "../checkpoint/quantization.ts";
 import { readConfig, readJson } from "../checkpoint/read-config.ts";
 import { TensorLoader } from "../checkpoint/tensor-loader.ts";
-import type { WeightBytes } from "../checkpoint/tensor-loader.ts";
+import type { Streamed, WeightBytes } from "../checkpoint/tensor-loader.ts";
 import { nextTurn, turns } from "../turns.ts";
 import { adapterError } from "../checkpoint/other-folders.ts";
 import { downloadAdvice, openCheckpoint } from "../checkpoint/safetensors.ts";
 import type { TensorSource } from "../checkpoint/safetensors.ts";
+import type { MatrixUse } from "../checkpoint/matrix.ts";
+import type { ActivationForm } from "../native/options.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
 import { storedTensors } from "./identity/stored-tensors.ts";
 import type { StoredTensor } from "./identity/stored-tensors.ts";
@@ -26,26 +28,43 @@ import type { ModelWeights } from "./model-weights.ts";
 import { parseEnds, parseModelConfig } from "./parse-config.ts";
 import { planModel } from "./plan-model.ts";
 
+/** How far the kernels are. */
+export interface KernelProgress {
+  /** Number of passes whose kernels are compiled. */
+  readonly ready: number;
+  /** Number of passes whose kernels are compiled while weights are read: 0 where kernels come compiled. */
+  readonly total: number;
+}
+
 /** The progress of a load. */
 export interface LoadProgress {
   /** Bytes read so far. */
   readonly bytes: number;
   /** All bytes to read; those of mapped weights are not read. */
   readonly total: number;
-  /** The tensor of the last piece. */
+  /** The tensor of the last piece; empty before the first. */
   readonly tensor: string;
+  /** The model's kernels, which a GPU compiles meanwhile. */
+  readonly kernels: KernelProgress;
 }
+
+/** A model whose weights have memory. */
+export type UnreadModel = Pick<LoadedModel, "config" | "weights" | "dtype">;
 
 /** Options of {@link loadModelWeights}. */
 export interface LoadWeightsOptions {
-  /** Dtype of the activations between the ops; `f32` by default. Weights stay in their stored dtype. */
+  /** Dtype of the activations between the ops, as {@link LoadModelOptions}. Weights stay in their stored dtype. */
   readonly dtype?: FloatDType | undefined;
-  /** Called after every piece is read. An error that it throws ends the load. */
+  /** Called after every piece is read, and after kernels are compiled. An error that it throws ends the load. */
   readonly onProgress?: ((progress: LoadProgress) => void) | undefined;
+  /** Compiles the kernels of a model whose weights have memory and are being read. */
+  readonly prepare?: ((model: UnreadModel, progress: (kernels: KernelProgress) => void) => Promise<void>) | undefined;
   /** Whether weights stay in their files; `copied` by default. */
   readonly weights?: WeightsPlace | undefined;
+  /** How activations are multiplied by packed weights; `exact` by default. */
+  readonly activations?: ActivationForm | undefined;
   /** Called before the first weight is read. An error that it throws ends the load. */
-  readonly expectFits?: ((config: ModelConfig, bytes: WeightBytes) => void) | undefined;
+  readonly expectFits?: ((config: ModelConfig, bytes: WeightBytes, dtype: FloatDType) => void) | undefined;
 }
 
 /** A model of a folder. */
@@ -54,10 +73,14 @@ export interface LoadedModel {
   readonly folder: string;
   readonly config: ModelConfig;
   readonly weights: ModelWeights;
+  /** Of the activations. */
+  readonly dtype: FloatDType;
   /** Their bytes. */
   readonly bytes: WeightBytes;
   /** Names of tensors that were not loaded: those of a vision tower and of `mtp.*`. */
   readonly skipped: readonly string[];
+  /** How activations are multiplied by each matrix. */
+  readonly matrices: readonly MatrixUse[];
   /** The places of the loaded tensors. */
   readonly stored: readonly StoredTensor[];
 }
@@ -75,14 +98,29 @@ const op = "LanguageModel.load";
  * dtypes; {@link DisposedError} if the device is closed meanwhile. Nothing stays allocated then.
  */
 export async function loadModelWeights(device: Device, folder: string, options: LoadWeightsOptions = {}): Promise<LoadedModel> {
-  const { onProgress, expectFits } = options;
-  return await planned(device, folder, options, async ({ source, loader, alive, config, weights, skipped }) => {
+  const { onProgress, expectFits, prepare } = options;
+  return await planned(device, folder, options, async ({ source, loader, alive, config, weights, dtype, skipped, matrices }) => {
     const { bytes } = loader;
-    expectFits?.(config, bytes);
-    await loader.stream(alive, (progress) => onProgress?.(progress));
+    expectFits?.(config, bytes, dtype);
+    let read: Streamed = { bytes: 0, total: loader.left, tensor: "" };
+    let kernels: KernelProgress = { ready: 0, total: 0 };
+    const told = (): void => onProgress?.({ ...read, kernels });
+    const prepared = prepare?.({ config, weights, dtype }, (now) => {
+      kernels = now;
+      if (now.ready > 0) told();
+    });
+    // Both use the weights' memory, so neither ends before the other.
+    const [streamed, compiled] = await Promise.allSettled([
+      loader.stream(alive, (now) => {
+        read = now;
+        told();
+      }),
+      prepared,
+    ]);
+    for (const end of [streamed, compiled]) if (end.status === "rejected") throw end.reason;
     alive();
     const stored = storedTensors(source, (name) => loader.wants(name));
-    return { folder: folderOf(folder), config, weights, bytes, skipped, stored };
+    return { folder: folderOf(folder), config, weights, dtype, bytes, skipped, matrices, stored };
   });
 }
 
@@ -106,12 +144,14 @@ interface Planned {
   readonly alive: () => void;
   readonly config: ModelConfig;
   readonly weights: ModelWeights;
+  readonly dtype: FloatDType;
   readonly skipped: readonly string[];
+  readonly matrices: readonly MatrixUse[];
 }
 
 /** Plans a model and passes it to `use`, which takes over its weights unless it throws. */
 async function planned<Result>(device: Device, folder: string, options: LoadWeightsOptions, use: (planned: Planned) => Promise<Result>): Promise<Result> {
-  const { dtype = "f32", weights: at = "copied" } = options;
+  const { dtype: given, weights: at = "copied", activations = "exact" } = options;
   expectFolder(folder);
   const alive = () => {
     if (device.closed) throw new DisposedError({ op, argument: "device", expected: "a device that is open", received: "a closed one" });
@@ -127,14 +167,14 @@ async function planned<Result>(device: Device, folder: string, options: LoadWeig
   await nextTurn();
   alive();
   const inPlace = at === "mapped" ? (name: string) => !family.elsewhere.test(name) : undefined;
-  using loader = new TensorLoader(device, source, op, parseQuantization(json, place), inPlace);
+  using loader = new TensorLoader(device, source, op, parseQuantization(json, place), inPlace, activations);
   const turn = turns();
-  const { weights, skipped, tied } = await planModel(device, loader, family, parsed, dtype, async () => {
+  const { weights, dtype, skipped, tied, matrices } = await planModel(device, loader, family, parsed, given, async () => {
     await turn();
     alive();
   });
   try {
-    return await use({ source, loader, alive, config: { ...parsed, tied, eosTokens }, weights, skipped });
+    return await use({ source, loader, alive, config: { ...parsed, tied, eosTokens }, weights, dtype, skipped, matrices });
   } catch (error) {
     weights[Symbol.dispose]();
     throw error;

@@ -5,16 +5,17 @@
 import type { Device } from "../device/device.ts";
 import { DisposedError, GatedDeltaError, UnsupportedError } from "../errors.ts";
 import { DraftMemory } from "../states/draft-memory.ts";
-import { StatePool } from "../states/state-pool.ts";
+import type { StatePool } from "../states/state-pool.ts";
 import type { Entry } from "./batch.ts";
 import { Matchers } from "./constraints/matchers.ts";
 import { ModelIdentity } from "./identity/model-identity.ts";
 import type { LoadedModel } from "./load-weights.ts";
 import { freeBeside, planMemory } from "./memory-plan.ts";
 import type { LoadModelOptions } from "./model-options.ts";
-import type { CheckedLoadOptions } from "./model-schemas.ts";
+import type { CompleteLoadOptions } from "./model-schemas.ts";
+import { makePages, makeStates } from "./model-pools.ts";
 import type { ModelWeights } from "./model-weights.ts";
-import { PagePool } from "./page-pool.ts";
+import type { PagePool } from "./page-pool.ts";
 import { PendingRuns } from "./pending-runs.ts";
 import { verificationOf } from "./run-result.ts";
 import type { RunResult } from "./run-result.ts";
@@ -31,6 +32,8 @@ export class ModelCore implements Disposable {
   readonly identity: ModelIdentity;
   /** For answers that follow a grammar. */
   readonly matchers = new Matchers();
+  /** Whether kernels are chosen by a token's role, so that bits depend on it. */
+  readonly byRole: boolean;
   /** The turns of runs and sessions. */
   readonly turns = new RunTurns();
   readonly #runner: Runner;
@@ -40,8 +43,9 @@ export class ModelCore implements Disposable {
   #disposed = false;
 
   /** @throws if there is too little memory; the weights are disposed then. */
-  constructor(op: string, device: Device, { config, weights, bytes, stored }: LoadedModel, options: CheckedLoadOptions) {
+  constructor(op: string, device: Device, { config, weights, bytes, stored }: LoadedModel, options: CompleteLoadOptions) {
     const { dtype, batchTokens, draftTokens } = options;
+    this.byRole = options.prompts === "matrix";
     using made = new DisposableStack();
     made.use(weights);
     const { states: { slots, dtype: stateDtype }, pages: { count, tokens, dtype: pageDtype } } = planMemory(op, config, options, freeBeside(bytes));
@@ -49,22 +53,16 @@ export class ModelCore implements Disposable {
     if (layers === 0) {
       throw new UnsupportedError({ op, argument: "folder", expected: "a model with Gated DeltaNet layers", received: "one without" });
     }
-    const { keyHeads, valueHeads, keyDim, valueDim, convWidth } = config.mixer;
-    const stateShape = { layers, keyHeads, valueHeads, keyDim, valueDim, convWidth };
     expectStatesFit(op, slotsArgument(options), slots, config.mixer, { state: stateDtype, conv: dtype });
-    this.pool = made.use(StatePool.create(device, { slots, ...stateShape, stateDtype, convDtype: dtype }));
-    const attentionLayers = config.layers.length - layers;
-    const { kvHeads, headDim } = config.attention;
-    // Without attention layers there are no keys: each sequence has one endless page, which takes no memory.
-    const shape = attentionLayers > 0 ? { count, tokens } : { count: slots, tokens: 2 ** 31 };
-    this.pages = made.use(new PagePool(op, device, { layers: attentionLayers, ...shape, kvHeads, headDim, dtype: pageDtype }));
+    this.pool = made.use(makeStates(device, config, { slots, stateDtype, dtype }));
+    this.pages = made.use(makePages(op, device, config, { slots, count, tokens, dtype: pageDtype }));
     this.records = made.use(new DraftMemory(this.pool, { rows: draftTokens, dtype, perKey: config.mixer.gateDims === "key" }));
     this.#pending = new PendingRuns(device);
     const committed = (): void => this.#pending.follow();
     const memory = { pool: this.pool, pages: this.pages, records: this.records };
-    this.#runner = made.use(new Runner({ device, config, weights, ...memory, committed, dtype, batchTokens }));
+    this.#runner = made.use(new Runner({ device, config, weights, ...memory, committed, dtype, batchTokens, byRole: this.byRole }));
     this.weights = weights;
-    this.identity = new ModelIdentity(config, stored);
+    this.identity = new ModelIdentity(config, stored, options.activations);
     made.move();
     Object.freeze(this);
   }

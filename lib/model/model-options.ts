@@ -1,10 +1,14 @@
 /** Options of {@link LanguageModel}'s methods. */
+import type { ActivationForm } from "../native/options.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
 import type { LoadProgress } from "./load-weights.ts";
 import type { Sequence } from "./sequence.ts";
 
 /** Where weights are: in their files, which are mapped, or in memory of the library. */
 export type WeightsPlace = "copied" | "mapped";
+
+/** How tokens that are read are multiplied. */
+export type Prompts = "exact" | "matrix";
 
 /** The number and form of a model's states. */
 export interface StatesOptions {
@@ -40,8 +44,29 @@ export interface LoadModelOptions {
   readonly states?: number | StatesOptions | undefined;
   /** Instead of `context`: the number of pages of keys and values; or options with that number. */
   readonly pages?: number | PagesOptions | undefined;
-  /** Dtype of the activations between the ops. Weights stay in their stored form. @default "f32" */
+  /**
+   * Dtype of the activations between the ops. Weights stay in their stored form. On Metal bf16 activations take less of a GPU's
+   * time, and their rounding is that of the weights' own training.
+   *
+   * @default "f32"; on Metal "bf16", unless the model's embedding is stored in f32 or f16
+   */
   readonly dtype?: FloatDType | undefined;
+  /**
+   * How activations are multiplied by packed weights. `"exact"`: as they are. `"int8"`: rounded to 8 bits for each product, in
+   * groups that the weight's format fixes, as `linear` describes: other numbers, with the same promises of equal bits, in less
+   * time. The CPU only; float and micro-scaled weights are multiplied exactly all the same, and `LanguageModel.matrices` lists them all. It is
+   * part of the model's identity. @default "exact"
+   */
+  readonly activations?: ActivationForm | undefined;
+  /**
+   * How a GPU multiplies tokens that are read. `"exact"`: in the written order in which it multiplies those that are generated, so
+   * that a session's bits do not depend on how its tokens came. `"matrix"`, on Metal: by the GPU's matrix units, which are faster
+   * and have an order of their own. Then each token's kernels follow from its role: what was read has the same numbers however it
+   * is cut, batched, forked, cached or read again, and so has what was generated, but an answer that is read as part of a prompt
+   * has other numbers than when it was generated. No Mac has run it yet; until one has, `"matrix"` promises no equal bits across
+   * cuts. @default "exact"
+   */
+  readonly prompts?: Prompts | undefined;
   /**
    * Where the weights are. `"copied"`: in memory of the library, into which they are read. `"mapped"`: in the files, as the
    * system caches them. A mapped model is there at once, shares its memory with other processes that have mapped the same files,
@@ -49,7 +74,7 @@ export interface LoadModelOptions {
    * have to be gathered, tensors that are joined, those that begin where an element cannot.
    *
    * Mapped files must stay as they are until the model is disposed. Each submission compares their sizes and times with those
-   * when they were mapped, and is refused with a {@link FileError} if a file was written to, cut, replaced, renamed or linked.
+   * when they were mapped, and is refused with a `FileError` if a file was written to, cut, replaced, renamed or linked.
    * Cutting a file while a kernel reads it ends the process (`SIGBUS`). @default "copied"
    */
   readonly weights?: WeightsPlace | undefined;
@@ -76,7 +101,7 @@ export interface LoadModelOptions {
    * for a model whose sessions do not draft. @default 32
    */
   readonly draftTokens?: number | undefined;
-  /** Called after every piece of the weights is read. An error that it throws ends the load. */
+  /** Called after every piece of the weights is read, and after kernels are compiled. An error that it throws ends the load. */
   readonly onProgress?: ((progress: LoadProgress) => void) | undefined;
 }
 
@@ -89,12 +114,23 @@ export interface IdentityOptions {
 /** The tokens whose logits or hidden states are returned. */
 export type WantedLogits = "last" | "all" | "none";
 
+/**
+ * How a token came to a sequence: `"read"` as a part of a prompt, `"generated"` as the model's own choice, accepted guesses
+ * included.
+ */
+export type TokenRole = "read" | "generated";
+
 /** One sequence's part of a batch. */
 export interface BatchEntry {
   /** The sequence; each can be in a batch only once. */
   readonly sequence: Sequence;
   /** At least one token id, each 0 .. vocabSize − 1. */
   readonly tokens: readonly number[] | Int32Array | Uint32Array;
+  /**
+   * The role of these tokens, by which kernels are chosen in a model with `prompts: "matrix"`: it must be the same when tokens are
+   * read again for their bits to be the same. In any other model both have the same bits. @default "read"
+   */
+  readonly role?: TokenRole | undefined;
   /** The tokens whose logits are returned. @default "last" */
   readonly logits?: WantedLogits | undefined;
   /**

@@ -2,6 +2,7 @@
 import type { z } from "zod";
 import { options } from "../arguments/schemas.ts";
 import type { Checked } from "../arguments/schemas.ts";
+import type { FloatDType } from "../tensor/dtype.ts";
 import type { LoadProgress } from "./load-weights.ts";
 import type { IdentityOptions, LoadModelOptions } from "./model-options.ts";
 
@@ -30,8 +31,10 @@ export const loadModelOptions = options<LoadModelOptions>()(({ z, callback, choi
     context: count.optional(),
     states: numberOr(states).optional(),
     pages: numberOr(pages).optional(),
-    dtype: floatDType.default("f32"),
+    dtype: floatDType.optional(),
+    prompts: choice("exact", "matrix").default("exact"),
     weights: choice("copied", "mapped").default("copied"),
+    activations: choice("exact", "int8").default("exact"),
     batchTokens: integer(1, 65536).default(512),
     promptTokens: integer(1, 65536).default(64),
     swap: integer(0, Number.MAX_SAFE_INTEGER).optional(),
@@ -40,8 +43,11 @@ export const loadModelOptions = options<LoadModelOptions>()(({ z, callback, choi
   };
 });
 
-/** {@link LoadModelOptions}, checked and complete. */
+/** {@link LoadModelOptions}, checked. */
 export type CheckedLoadOptions = Checked<typeof loadModelOptions>;
+
+/** {@link LoadModelOptions}, checked and complete: the default of `dtype` depends on the weights. */
+export type CompleteLoadOptions = CheckedLoadOptions & { readonly dtype: FloatDType };
 
 /** {@link IdentityOptions} */
 export const identityOptions = options<IdentityOptions>()(({ signal }) => ({ signal }));

@@ -7,6 +7,7 @@ import type { Device } from "../device/device.ts";
 import { UnsupportedError } from "../errors.ts";
 import { GatedDeltaNet, ofWeights } from "../layer/gated-delta-net.ts";
 import { supportedWeights } from "../checkpoint/quantization.ts";
+import type { Matrix, MatrixUse } from "../checkpoint/matrix.ts";
 import type { TensorLoader } from "../checkpoint/tensor-loader.ts";
 import { planWeights } from "../layer/weights.ts";
 import type { TensorSource } from "../checkpoint/safetensors.ts";
@@ -23,13 +24,18 @@ const pieceBytes = 4 << 20;
 export interface PlannedModel {
   /** Disposing it frees everything. */
   readonly weights: ModelWeights;
+  /** Of the activations. */
+  readonly dtype: FloatDType;
   readonly tied: boolean;
+  /** How rows are multiplied by each of its matrices. */
+  readonly matrices: readonly MatrixUse[];
   readonly skipped: readonly string[];
 }
 
 /**
  * Plans a model, layer by layer.
  *
+ * @param given dtype of the activations; undefined for the default.
  * @param pause awaited between layers, so that other work goes on.
  * @throws {FileError}, {@link DTypeError} and {@link UnsupportedError} for tensors that do not fit; nothing stays allocated then.
  */
@@ -38,7 +44,7 @@ export async function planModel(
   loader: TensorLoader,
   family: Family,
   config: ParsedConfig,
-  dtype: FloatDType,
+  given: FloatDType | undefined,
   pause: () => Promise<void>,
 ): Promise<PlannedModel> {
   const { source, op } = loader;
@@ -47,6 +53,7 @@ export async function planModel(
   using made = new Owned(loader);
   const normForm = await family.normForm(loader, names.root, config, pause);
   const embedding = loader.matrix(`${names.root}embed_tokens`, vocabSize, hidden);
+  const dtype = given ?? defaultDtype(device, embedding);
   const tied = await isTied(loader, names, config, pause);
   const output = tied ? embedding : loader.matrix(names.output, vocabSize, hidden);
   const norm = loader.tensor(`${names.root}norm.weight`, [hidden]);
@@ -67,8 +74,15 @@ export async function planModel(
     await pause();
   }
   const skipped = leftOver(loader, family, names, tied);
+  // The rows of an embedding that is not the output projection are only looked up.
+  const matrices = loader.uses.filter(({ name }) => tied || name !== `${names.root}embed_tokens`);
   const owned = made.move();
-  return { weights: { family, embedding, output, norm, normForm, layers, [Symbol.dispose]: () => owned[Symbol.dispose]() }, tied, skipped };
+  return { matrices, weights: { family, embedding, output, norm, normForm, layers, [Symbol.dispose]: () => owned[Symbol.dispose]() }, dtype, tied, skipped };
+}
+
+/** On a GPU, activations of 16 bits where the weights have no more, or are packed. */
+function defaultDtype({ backend }: Device, { weightFormat }: Matrix): FloatDType {
+  return backend === "metal" && weightFormat !== "f32" && weightFormat !== "f16" ? "bf16" : "f32";
 }
 
 /** The tensors and mixers of a model, freed together. */

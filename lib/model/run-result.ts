@@ -2,6 +2,7 @@ import { expectMaker, maker } from "../arguments/made.ts";
 import type { Maker } from "../arguments/made.ts";
 import { GatedDeltaError } from "../errors.ts";
 import type { Tensor } from "../tensor/tensor.ts";
+import type { BestLogits } from "./sampling/best-logits.ts";
 import type { Sequence } from "./sequence.ts";
 import type { Verification } from "./verification.ts";
 
@@ -32,6 +33,14 @@ export class Lease {
 export interface ResultRows {
   readonly logits: Float32Array | undefined;
   readonly hidden: Float32Array | undefined;
+  /** The largest of each row of logits, if they were requested. */
+  readonly best?: readonly BestLogits[] | undefined;
+}
+
+/** One row of logits of a result, and the largest of them if they were requested. */
+export interface LogitsRow {
+  readonly logits: Float32Array;
+  readonly best: BestLogits | undefined;
 }
 
 /** Makes a result. */
@@ -39,6 +48,9 @@ export let makeResult: (sequence: Sequence, lease: Lease, rows: ResultRows, voca
 
 /** The verification of an entry's guesses; undefined if none was verified. */
 export let verificationOf: (result: RunResult) => Verification | undefined;
+
+/** A row of a result's logits. */
+export let rowOf: (result: RunResult, row: number) => LogitsRow;
 
 /** The result of a run for one entry of its batch. */
 export class RunResult {
@@ -63,6 +75,11 @@ export class RunResult {
   static {
     makeResult = (sequence, lease, rows, vocabSize, verification) => new RunResult(maker, sequence, lease, rows, vocabSize, verification);
     verificationOf = (result) => result.#verification;
+    rowOf = (result, row) => {
+      const { logits, rows } = result;
+      const width = logits.length / rows;
+      return { logits: logits.subarray(row * width, (row + 1) * width), best: result.#rows.best?.[row] };
+    };
   }
 
   /**
@@ -87,7 +104,7 @@ export class RunResult {
     return this.#read("hidden");
   }
 
-  #read(what: keyof ResultRows): Float32Array {
+  #read(what: "logits" | "hidden"): Float32Array {
     const op = `result.${what}`;
     const found = this.#rows[what];
     if (found === undefined) throw new GatedDeltaError("state", { op, message: `the batch's entry asked for ${what}: "none"` });

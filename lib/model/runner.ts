@@ -8,10 +8,11 @@ import type { StatePool } from "../states/state-pool.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import { makeActivations, type Activations } from "./activations.ts";
 import type { Entry } from "./batch.ts";
+import { BestMemory } from "./best-memory.ts";
+import type { BestRows } from "./best-memory.ts";
 import { DecodePlans } from "./decode-plan.ts";
 import { fitDrafts } from "./fit-drafts.ts";
 import { ModelGraph } from "./graph.ts";
-import type { WantedRows } from "./graph.ts";
 import type { ModelConfig } from "./model-config.ts";
 import type { ModelWeights } from "./model-weights.ts";
 import type { PageStep } from "./page-ledger.ts";
@@ -21,7 +22,10 @@ import type { Piece } from "./passes.ts";
 import { Lease, makeResult } from "./run-result.ts";
 import type { ResultRows, RunResult } from "./run-result.ts";
 import { RowMemory } from "./row-memory.ts";
+import { bestCount } from "./sampling/best-logits.ts";
 import { Verification } from "./verification.ts";
+import { temporaryOf, viewsOf, wantedBest, wantedOf, wantedRows } from "./wanted-rows.ts";
+import type { Destination, Destinations, Kind } from "./wanted-rows.ts";
 
 /** The model's parts that a runner uses. */
 export interface RunnerParts {
@@ -37,22 +41,9 @@ export interface RunnerParts {
   readonly dtype: FloatDType;
   /** The most tokens that go through the layers at a time. */
   readonly batchTokens: number;
+  /** Whether tokens that are read take the GPU's matrix units, and others do not. */
+  readonly byRole: boolean;
 }
-
-/** The kinds of results. */
-type Kind = "logits" | "hidden";
-
-/** The memory for a batch's results of one kind. */
-interface Destination {
-  readonly memory: Tensor<"f32">;
-  readonly width: number;
-  /** Whether the memory is only for this run. */
-  readonly temporary: boolean;
-  /** For each entry, the first row of its results. */
-  readonly starts: readonly number[];
-}
-
-type Destinations = Readonly<Record<Kind, Destination | undefined>>;
 
 const runSince = "the model has run since, and its logits lie where these did: keep what is needed with logits.slice()";
 
@@ -62,6 +53,7 @@ export class Runner implements Disposable {
   readonly #graph: ModelGraph;
   readonly #plans: DecodePlans;
   readonly #memory: Readonly<Record<Kind, RowMemory>>;
+  readonly #best: BestMemory;
   /** The lease of the last run's results. */
   #lease = new Lease();
 
@@ -70,7 +62,8 @@ export class Runner implements Disposable {
     this.#parts = parts;
     this.#activations = makeActivations(device, config, dtype, batchTokens);
     this.#graph = new ModelGraph(config, weights, this.#activations, pages);
-    this.#plans = new DecodePlans(device);
+    this.#plans = new DecodePlans(device, pool.capacity);
+    this.#best = new BestMemory(device);
     const kept = pool.capacity + records.capacity;
     const onReplace = (): void => {
       this.#plans[Symbol.dispose]();
@@ -96,18 +89,19 @@ export class Runner implements Disposable {
     const lists = entries.map(({ parts }) => parts.list);
     const counts = entries.map(({ tokens }) => tokens.length);
     const step = pages.ledger.begin(op, "batch", lists, counts);
-    const passes = counts.every((count) => count === 1) && counts.length <= batchTokens ? [] : cutIntoPasses(counts, batchTokens);
+    const passes = this.#passes(entries, counts);
     let committed = 0;
-    let destinations: Destinations = { logits: undefined, hidden: undefined };
+    let destinations: Destinations = { logits: undefined, hidden: undefined, best: [] };
     const drafts = new Map<number, Draft>();
     try {
       if (passes.length === 0 && isDecoding(entries)) {
-        const logits = this.#decode(op, entries, step);
+        const rows = this.#decode(op, entries, step);
         pages.ledger.finish(step);
-        return this.#leased(entries, logits.map((row, i) => ({ logits: entries[i]!.logits === "none" ? undefined : row, hidden: undefined })), []);
+        return this.#leased(entries, rows, []);
       }
       destinations = { ...destinations, logits: this.#destination(op, entries, "logits") };
       destinations = { ...destinations, hidden: this.#destination(op, entries, "hidden") };
+      destinations = { ...destinations, best: this.#bestRows(entries) };
       const cut = passes.length > 0 ? passes : [entries.map((_, entry) => ({ entry, start: 0, end: 1 }))];
       for (const pass of cut) {
         this.#pass(entries, pass, step, committed === 0, destinations, drafts);
@@ -130,14 +124,25 @@ export class Runner implements Disposable {
     this.#plans[Symbol.dispose]();
     this.#memory.logits[Symbol.dispose]();
     this.#memory.hidden[Symbol.dispose]();
+    this.#best[Symbol.dispose]();
     this.#activations[Symbol.dispose]();
   }
 
+  /** The passes of a batch, each of one role where bits depend on it; none for single tokens that a plan may run. */
+  #passes(entries: readonly Entry[], counts: readonly number[]): Piece[][] {
+    const { batchTokens, byRole } = this.#parts;
+    const roles = new Set(entries.map(({ role }) => role));
+    if (!(byRole && roles.has("read")) && counts.every((count) => count === 1) && counts.length <= batchTokens) return [];
+    if (!byRole) return cutIntoPasses(counts, batchTokens);
+    return (["read", "generated"] as const).flatMap((role) => cutIntoPasses(counts.map((count, i) => (entries[i]!.role === role ? count : 0)), batchTokens));
+  }
+
   /** One token of each sequence. */
-  #decode(op: string, entries: readonly Entry[], step: PageStep): readonly Float32Array[] {
-    const { device, pool, pages } = this.#parts;
+  #decode(op: string, entries: readonly Entry[], step: PageStep): readonly ResultRows[] {
+    const { device, config, pool, pages } = this.#parts;
     const logits = this.#memory.logits.reserve(op, entries.length);
-    const plan = this.#plans.find(step.lists);
+    const wanted = Math.max(...entries.map(({ best }) => best));
+    const plan = this.#plans.find(step.lists, wanted > 0 ? bestCount(wanted, config.vocabSize) : 0);
     for (let i = 0; i < entries.length; i++) plan.set(i, entries[i]!.tokens[0]!, step.lists[i]!);
     const recorded = plan.recorded({ device, pool, graph: this.#graph }, logits);
     try {
@@ -147,7 +152,12 @@ export class Runner implements Disposable {
       if (step.copies.length > 0 && !device.closed) device.discard();
       throw error;
     }
-    return plan.logits;
+    const { logits: rows, best } = plan;
+    return entries.map((entry, i) => ({
+      logits: entry.logits === "none" ? undefined : rows[i],
+      hidden: undefined,
+      best: entry.best === 0 ? undefined : best.slice(i, i + 1),
+    }));
   }
 
   /** Commits one pass, and adds the drafts that it verifies to `drafts`, by entry. */
@@ -159,7 +169,7 @@ export class Runner implements Disposable {
     destinations: Destinations,
     drafts: Map<number, Draft>,
   ): void {
-    const { pool, pages, records } = this.#parts;
+    const { pool, pages, records, byRole } = this.#parts;
     const [verified, stepped] = [true, false].map((drafting) => given.filter(({ entry }) => entries[entry]!.drafts > 0 === drafting));
     const pieces = [...stepped!, ...verified!];
     const handlesOf = (some: readonly Piece[]) => some.map(({ entry }) => entries[entry]!.parts.handle);
@@ -182,7 +192,8 @@ export class Runner implements Disposable {
       pastTokens: Int32Array.from(pieces, ({ start }, i) => lists[i]!.tokens + start),
       decode: stepped!.every(({ start, end }) => end - start === 1),
       drafts: group,
-      logits: wantedOf(entries, pieces, cuSeqlens, "logits", destinations),
+      products: byRole && entries[pieces[0]!.entry]!.role === "read" ? ("matrix" as const) : undefined,
+      logits: { ...wantedOf(entries, pieces, cuSeqlens, "logits", destinations), best: wantedBest(entries, pieces, destinations) },
       hidden: wantedOf(entries, pieces, cuSeqlens, "hidden", destinations),
     };
     const copies = first ? pages.copies(step.copies) : [];
@@ -202,6 +213,20 @@ export class Runner implements Disposable {
     if (wanted === 0) return undefined;
     const memory = this.#memory[kind].reserve(op, wanted);
     return { memory, width: memory.shape[1]!, temporary: !this.#memory[kind].keeps(wanted), starts };
+  }
+
+  /** Memory for the largest logits of entries that request them. */
+  #bestRows(entries: readonly Entry[]): (BestRows | undefined)[] {
+    const { vocabSize } = this.#parts.config;
+    const counts = entries.map((entry) => (entry.best === 0 ? 0 : wantedRows(entry, "logits")));
+    const all = counts.reduce((sum, count) => sum + count, 0);
+    if (all > 0) this.#best.reserve(all);
+    let first = 0;
+    return entries.map(({ best }, i) => {
+      const rows = counts[i]!;
+      first += rows;
+      return rows === 0 ? undefined : this.#best.rows(first - rows, rows, bestCount(best, vocabSize));
+    });
   }
 
   /** The results of a run; those of the previous run end. */
@@ -242,44 +267,4 @@ export class Runner implements Disposable {
 /** Whether a plan can run a batch of one token each. */
 function isDecoding(entries: readonly Entry[]): boolean {
   return entries.some(({ logits }) => logits !== "none") && entries.every(({ hidden }) => hidden === "none");
-}
-
-function wantedRows(entry: Entry, kind: Kind): number {
-  return entry[kind] === "none" ? 0 : entry[kind] === "last" ? 1 + entry.drafts : entry.tokens.length;
-}
-
-/** The rows of a pass with requested results, and the memory for these. */
-function wantedOf(entries: readonly Entry[], pieces: readonly Piece[], cuSeqlens: Int32Array, kind: Kind, destinations: Destinations): WantedRows {
-  const rows: number[] = [];
-  const runs: { start: number; end: number }[] = [];
-  const destination = destinations[kind];
-  if (destination === undefined) return { rows, outs: [] };
-  for (const [i, { entry, start, end }] of pieces.entries()) {
-    const { [kind]: wanted, tokens, drafts } = entries[entry]!;
-    const all = wanted === "all";
-    if (!all && (wanted === "none" || end < tokens.length)) continue;
-    const from = all ? start : end - 1 - drafts; // an entry with guesses is one piece
-    for (let token = from; token < end; token++) rows.push(cuSeqlens[i]! + token - start);
-    const to = destination.starts[entry]! + (all ? start : 0);
-    const last = runs.at(-1);
-    if (last?.end === to) last.end = to + end - from;
-    else runs.push({ start: to, end: to + end - from });
-  }
-  return { rows, outs: runs.map(({ start, end }) => destination.memory.slice(start, end)) };
-}
-
-/** The results of each entry. */
-function viewsOf(entries: readonly Entry[], destinations: Destinations): ResultRows[] {
-  const view = (entry: Entry, i: number, kind: Kind): Float32Array | undefined => {
-    const destination = destinations[kind];
-    if (destination === undefined || entry[kind] === "none") return undefined;
-    const { memory: { data }, width, starts } = destination;
-    return data.subarray(starts[i]! * width, (starts[i]! + wantedRows(entry, kind)) * width);
-  };
-  return entries.map((entry, i) => ({ logits: view(entry, i, "logits"), hidden: view(entry, i, "hidden") }));
-}
-
-/** Memory to free with the results. */
-function temporaryOf(destinations: Destinations): Tensor[] {
-  return Object.values(destinations).flatMap((destination) => (destination?.temporary ? [destination.memory] : []));
 }

@@ -23,13 +23,20 @@ export interface Elements {
   readonly data: ArrayOfDType[FloatDType];
 }
 
+/** Keys or values of a sequence in parts, whose tokens follow each other. */
+export interface TokenParts {
+  readonly dtype: FloatDType;
+  /** The elements of so many tokens, `[kvHeads, tokens, headDim]`. */
+  readonly parts: readonly { readonly tokens: number; readonly data: ArrayOfDType[FloatDType] }[];
+}
+
 /** A sequence without a model. */
 export interface SequenceSnapshot {
   readonly tokens: number;
   /** States of each Gated DeltaNet layer by kind; empty for a sequence without tokens, whose states are zeros. */
   readonly states: readonly Readonly<Partial<Record<StateKind, Elements>>>[];
-  /** Of each attention layer, `[kvHeads, tokens, headDim]`. */
-  readonly pages: readonly { readonly keys: Elements; readonly values: Elements }[];
+  /** Of each attention layer, `[kvHeads, tokens, headDim]`, whole or in parts. */
+  readonly pages: readonly { readonly keys: Elements | TokenParts; readonly values: Elements | TokenParts }[];
 }
 
 /** A snapshot without a copy: consecutive pieces of the model's memory. */
@@ -184,7 +191,12 @@ function* copiesInto(sequence: Sequence, snapshot: SequenceSnapshot): Generator<
   for (const [i, { keys, values }] of pages.layers.entries()) {
     const stored = snapshot.pages[i]!;
     for (const [elements, tensor] of [[stored.keys, keys], [stored.values, values]] as const) {
-      for (const { at, inPages, length } of runsOf(tensor, list, pageTokens)) yield* copies(elements, at, () => tensor.data as Numbers, inPages, length);
+      let first = 0;
+      for (const { tokens, data } of partsOf(elements, list.tokens)) {
+        const part = { dtype: elements.dtype, data };
+        for (const { at, inPages, length } of runsOf(tensor, list, pageTokens, first, tokens)) yield* copies(part, at, () => tensor.data as Numbers, inPages, length);
+        first += tokens;
+      }
     }
   }
 }
@@ -197,10 +209,14 @@ function expectFits(op: string, { tokens, states, pages }: SequenceSnapshot, poo
     elements !== undefined && elements.dtype === tensor.dtype && elements.data.length === length;
   const stateFits = states.length === 0 || (states.length === pool.layers && states.every((kinds, layer) =>
     kindsOf(pool.shape).every((kind) => fits(kinds[kind], kind === "state" ? pool.state(layer) : pool.conv(layer), slotOf(pool, layer, kind, 0).size))));
+  const allFit = (elements: Elements | TokenParts, tensor: Tensor, row: number): boolean => {
+    const parts = partsOf(elements, tokens);
+    return parts.reduce((sum, part) => sum + part.tokens, 0) === tokens && parts.every((part) => fits({ dtype: elements.dtype, data: part.data }, tensor, part.tokens * row));
+  };
   const pagesFit = pages.length === layers.length && pages.every(({ keys, values }, i) => {
     const [, kvHeads, , headDim] = layers[i]!.keys.shape;
-    const length = kvHeads! * tokens * headDim!;
-    return fits(keys, layers[i]!.keys, length) && fits(values, layers[i]!.values, length);
+    const row = kvHeads! * headDim!;
+    return allFit(keys, layers[i]!.keys, row) && allFit(values, layers[i]!.values, row);
   });
   if (stateFits && pagesFit) return;
   const expected = "a snapshot of a sequence of this model, with states and pages of the same dtypes";
@@ -233,6 +249,18 @@ function joined({ dtype, pieces }: Pieces): Elements {
   return { dtype, data };
 }
 
+/** The parts of a sequence's keys or values. */
+function partsOf(elements: Elements | TokenParts, tokens: number): TokenParts["parts"] {
+  return "parts" in elements ? elements.parts : [{ tokens, data: elements.data }];
+}
+
+/** Keys or values as consecutive pieces of `[kvHeads, tokens, headDim]`. */
+export function tokenPieces(elements: Elements | TokenParts, kvHeads: number): Pieces {
+  if (!("parts" in elements)) return { dtype: elements.dtype, pieces: [elements.data] };
+  const pieces = Array.from({ length: kvHeads }, (_, head) => elements.parts.map(({ data }) => data.subarray((head * data.length) / kvHeads, ((head + 1) * data.length) / kvHeads)));
+  return { dtype: elements.dtype, pieces: pieces.flat() as ArrayOfDType[FloatDType][] };
+}
+
 /** Elements that are consecutive both in `[kvHeads, tokens, headDim]` and in the pages. */
 interface Run {
   readonly at: number;
@@ -240,13 +268,15 @@ interface Run {
   readonly length: number;
 }
 
-/** A list's elements, run by run. */
-function* runsOf({ shape: [, kvHeads = 0, , headDim = 0] }: Tensor, { pages, tokens }: PageList, pageTokens: number): Generator<Run> {
+/** The elements of a list's tokens `first .. first + tokens - 1`, run by run. */
+function* runsOf({ shape: [, kvHeads = 0, , headDim = 0] }: Tensor, { pages, tokens: all }: PageList, pageTokens: number, first = 0, tokens = all): Generator<Run> {
   for (let head = 0; head < kvHeads; head++) {
-    for (const [i, page] of pages.entries()) {
-      const first = i * pageTokens;
-      const count = Math.min(pageTokens, tokens - first);
-      yield { at: (head * tokens + first) * headDim, inPages: (page * kvHeads + head) * pageTokens * headDim, length: count * headDim };
+    for (let done = 0; done < tokens; ) {
+      const inPage = (first + done) % pageTokens;
+      const count = Math.min(pageTokens - inPage, tokens - done);
+      const page = pages[Math.floor((first + done) / pageTokens)]!;
+      yield { at: (head * tokens + done) * headDim, inPages: ((page * kvHeads + head) * pageTokens + inPage) * headDim, length: count * headDim };
+      done += count;
     }
   }
 }

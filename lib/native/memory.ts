@@ -87,6 +87,25 @@ export function mapFile(device: Handle, { path, descriptor }: OpenFile, ranges: 
   }));
 }
 
+/** A place in a mapped buffer. */
+export interface Piece {
+  readonly buffer: Handle;
+  /** Bytes from the start of the buffer. */
+  readonly offset: number;
+}
+
+/** A buffer of several pieces of mapped ones, `bytes` each. */
+export function joinBuffers(device: Handle, pieces: readonly Piece[], bytes: number, op: string): Handle {
+  const { size, offsets } = structs.gd_piece;
+  const list = new DataView(new ArrayBuffer(size * pieces.length));
+  for (const [i, { buffer, offset }] of pieces.entries()) {
+    list.setBigUint64(i * size + offsets.buffer, BigInt(buffer), true);
+    list.setBigUint64(i * size + offsets.offset, BigInt(offset), true);
+  }
+  check(library().gd_buffer_join(asPointer(device), list as never, pieces.length, bytes, firstOut as never), op);
+  return firstResult() as Handle;
+}
+
 /** A view of memory at an address. It must not be used longer than that memory is valid. */
 export function viewOf(pointer: number, bytes: number): ArrayBuffer {
   return adopt(pointer, 0, bytes);

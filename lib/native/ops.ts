@@ -1,6 +1,6 @@
 // Generated from gated_delta.h: change that header and run `node swift/scripts/layout.mjs` again.
 
-import { algorithms, betaForms, convActivations, gateDims, gateForms, headMaps, normActivations, normOrders, qkNorms, weightFormats, weightForms } from "./options.ts";
+import { activationForms, algorithms, betaForms, convActivations, gateDims, gateForms, headMaps, normActivations, normOrders, products, qkNorms, weightFormats, weightForms } from "./options.ts";
 
 /**
  * The ops under their public names: the function that encodes one, the length of its struct, and its arguments. `at` is
@@ -132,15 +132,17 @@ export const ops = {
   },
   linear: {
     encode: "gd_encode_linear",
-    bytes: 544,
+    bytes: 552,
     arguments: [
       { name: "weightFormat", kind: "option", optional: true, at: 2, names: weightFormats, byDefault: 0 },
-      { name: "x", kind: "tensor", optional: false, at: 4 },
-      { name: "weight", kind: "tensor", optional: false, at: 26 },
-      { name: "scales", kind: "tensor", optional: true, at: 48 },
-      { name: "biases", kind: "tensor", optional: true, at: 70 },
-      { name: "residual", kind: "tensor", optional: true, at: 92 },
-      { name: "out", kind: "tensor", optional: false, at: 114 },
+      { name: "activations", kind: "option", optional: true, at: 3, names: activationForms, byDefault: 0 },
+      { name: "products", kind: "option", optional: true, at: 4, names: products, byDefault: 0 },
+      { name: "x", kind: "tensor", optional: false, at: 6 },
+      { name: "weight", kind: "tensor", optional: false, at: 28 },
+      { name: "scales", kind: "tensor", optional: true, at: 50 },
+      { name: "biases", kind: "tensor", optional: true, at: 72 },
+      { name: "residual", kind: "tensor", optional: true, at: 94 },
+      { name: "out", kind: "tensor", optional: false, at: 116 },
     ],
   },
   add: {
@@ -161,6 +163,7 @@ export const ops = {
       { name: "ropeTheta", kind: "number", optional: true, at: 4, byDefault: 10000 },
       { name: "normEps", kind: "number", optional: true, at: 5, byDefault: 0.000001 },
       { name: "scale", kind: "number", optional: true, at: 6, byDefault: NaN },
+      { name: "products", kind: "option", optional: true, at: 7, names: products, byDefault: 0 },
       { name: "query", kind: "tensor", optional: false, at: 8 },
       { name: "key", kind: "tensor", optional: false, at: 30 },
       { name: "value", kind: "tensor", optional: false, at: 52 },
@@ -209,15 +212,17 @@ export const ops = {
   },
   expertLinear: {
     encode: "gd_encode_expert_linear",
-    bytes: 544,
+    bytes: 552,
     arguments: [
       { name: "weightFormat", kind: "option", optional: true, at: 2, names: weightFormats, byDefault: 0 },
-      { name: "x", kind: "tensor", optional: false, at: 4 },
-      { name: "weight", kind: "tensor", optional: false, at: 26 },
-      { name: "scales", kind: "tensor", optional: true, at: 48 },
-      { name: "biases", kind: "tensor", optional: true, at: 70 },
-      { name: "ids", kind: "tensor", optional: false, at: 92, dtype: "id32" },
-      { name: "out", kind: "tensor", optional: false, at: 114 },
+      { name: "activations", kind: "option", optional: true, at: 3, names: activationForms, byDefault: 0 },
+      { name: "products", kind: "option", optional: true, at: 4, names: products, byDefault: 0 },
+      { name: "x", kind: "tensor", optional: false, at: 6 },
+      { name: "weight", kind: "tensor", optional: false, at: 28 },
+      { name: "scales", kind: "tensor", optional: true, at: 50 },
+      { name: "biases", kind: "tensor", optional: true, at: 72 },
+      { name: "ids", kind: "tensor", optional: false, at: 94, dtype: "id32" },
+      { name: "out", kind: "tensor", optional: false, at: 116 },
     ],
   },
   combineExperts: {
@@ -230,6 +235,15 @@ export const ops = {
       { name: "sharedGate", kind: "tensor", optional: true, at: 68 },
       { name: "residual", kind: "tensor", optional: true, at: 90 },
       { name: "out", kind: "tensor", optional: false, at: 112 },
+    ],
+  },
+  topK: {
+    encode: "gd_encode_top_k",
+    bytes: 272,
+    arguments: [
+      { name: "x", kind: "tensor", optional: false, at: 2 },
+      { name: "values", kind: "tensor", optional: false, at: 24 },
+      { name: "ids", kind: "tensor", optional: false, at: 46, dtype: "id32" },
     ],
   },
   copySlots: {

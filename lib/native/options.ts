@@ -109,7 +109,7 @@ export const qkNorms: Readonly<Record<QKNorm, number>> = {
  *
  * - `auto`: the fastest that gives the bits of recurrent
  * - `recurrent`: token by token
- * - `chunked`: 16 tokens at a time as products of matrices, with bits of its own
+ * - `chunked`: 16 tokens at a time as products of matrices, with bits of its own; CPU only
  */
 export type Algorithm = "auto" | "recurrent" | "chunked";
 
@@ -118,6 +118,20 @@ export const algorithms: Readonly<Record<Algorithm, number>> = {
   auto: 0,
   recurrent: 1,
   chunked: 2,
+};
+
+/**
+ * How a GPU multiplies matrices. Bits of one are not the other's.
+ *
+ * - `rows`: as sums of rows in an order that is written down
+ * - `matrix`: by the GPU's matrix units, whose order is their own; Metal only
+ */
+export type Products = "rows" | "matrix";
+
+/** See {@link Products}. */
+export const products: Readonly<Record<Products, number>> = {
+  rows: 0,
+  matrix: 1,
 };
 
 /**
@@ -180,8 +194,9 @@ export const weightForms: Readonly<Record<WeightForm, number>> = {
 
 /**
  * How a matrix is stored: as floats; in MLX's affine form of 2 to 8 bits with a scale and a bias for each group (g) of
- * 32, 64 or 128 columns; or in one of ggml's types of blocks, as GGUF files have them, whose elements are those of its
- * dequantize_row functions in float32. "@unpack Ggml" has ggml's number of the type.
+ * 32, 64 or 128 columns; in one of ggml's types of blocks, as GGUF files have them, whose elements are those of its
+ * dequantize_row functions in float32 ("@unpack Ggml" has ggml's number of the type); or in one of MLX's micro-scaled
+ * forms: small floats with a scale of one byte for each 32 or 16 columns.
  */
 export type WeightFormat =
   | "f32"
@@ -217,7 +232,10 @@ export type WeightFormat =
   | "q6_k"
   | "iq4_nl"
   | "iq4_xs"
-  | "gguf-mxfp4";
+  | "gguf-mxfp4"
+  | "mxfp4"
+  | "mxfp8"
+  | "nvfp4";
 
 /** See {@link WeightFormat}. */
 export const weightFormats: Readonly<Record<WeightFormat, number>> = {
@@ -255,6 +273,26 @@ export const weightFormats: Readonly<Record<WeightFormat, number>> = {
   iq4_nl: 32,
   iq4_xs: 33,
   "gguf-mxfp4": 34,
+  mxfp4: 35,
+  mxfp8: 36,
+  nvfp4: 37,
+};
+
+/**
+ * How rows of x are multiplied by a packed weight. Of the weights that int8 concerns, each is a scale times an
+ * integer, plus an offset, for a group of columns: MLX's affine forms (their group), ggml's q2_k, q3_k and q6_k (16
+ * columns) and other types (32). Floats and MLX's micro-scaled forms are multiplied exactly all the same. The CPU
+ * only.
+ *
+ * - `exact`: as they are
+ * - `int8`: rounded to 8 bits, group by group; products are exact integer sums
+ */
+export type ActivationForm = "exact" | "int8";
+
+/** See {@link ActivationForm}. */
+export const activationForms: Readonly<Record<ActivationForm, number>> = {
+  exact: 0,
+  int8: 1,
 };
 
 /**

@@ -55,4 +55,7 @@ export const weightLayouts: Readonly<Record<WeightFormat, WeightLayout>> = {
   iq4_nl: { elements: 32, bytes: 18, dtype: "u8", family: "ggml", bits: 20 },
   iq4_xs: { elements: 256, bytes: 136, dtype: "u8", family: "ggml", bits: 23 },
   "gguf-mxfp4": { elements: 32, bytes: 17, dtype: "u8", family: "ggml", bits: 39 },
+  mxfp4: { elements: 32, bytes: 16, dtype: "u32", scales: "u8", family: "micro", bits: 4 },
+  mxfp8: { elements: 32, bytes: 32, dtype: "u32", scales: "u8", family: "micro", bits: 8 },
+  nvfp4: { elements: 16, bytes: 8, dtype: "u32", scales: "u8", family: "micro", bits: 4 },
 };

@@ -1,4 +1,4 @@
-import type { WeightForm } from "../native/options.ts";
+import type { Products, WeightForm } from "../native/options.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import type { Indices } from "./indices.ts";
 import { makeOp } from "./op.ts";
@@ -44,6 +44,12 @@ export interface AttentionArguments {
   readonly ropeTheta?: number | undefined;
   /** Whether `queryNorm` and `keyNorm` are the norms' weights or 1 less, as Qwen3.5 stores them. @default "weight" */
   readonly weightForm?: WeightForm | undefined;
+  /**
+   * `matrix`: scores and values by the GPU's matrix units, for rows of a prompt; the bits are not those of `rows`. A CPU has none.
+   * A row then takes zero times the values of later tokens of its span.
+   * @default "rows"
+   */
+  readonly products?: Products | undefined;
   /** Added to the mean square. @default 1e-6 */
   readonly normEps?: number | undefined;
   /** Factor of the queries. @default headDim^−½ */

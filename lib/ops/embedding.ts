@@ -6,17 +6,20 @@ import type { Op } from "./op.ts";
 
 /** Arguments of {@link embedding}. Dimensions are called rows, vocabulary and dim. */
 export interface EmbeddingArguments {
-  /** How `weight` is stored. @default determined by the dtypes and shapes of `weight`, `scales` and `biases`; needed for u8 */
+  /** How `weight` is stored. @default determined by the dtypes and shapes of `weight`, `scales` and `biases`; needed if one of them is u8 */
   readonly weightFormat?: WeightFormat | undefined;
   /**
-   * `[vocabulary, dim]`, any float dtype; or, with `scales` and `biases`, the u32 words `[vocabulary, dim · bits / 32]` of
+   * `[vocabulary, dim]`, any float dtype; or, with `scales`, the u32 words `[vocabulary, dim · bits / 32]` of
    * a quantised matrix; or, with one of ggml's types as `weightFormat`, its blocks as u8, `[vocabulary, bytes of a row]`; all
    * as {@link linear} has them. Contiguous, at any byte.
    */
   readonly weight: Tensor;
-  /** `[vocabulary, dim / group]`, f32, f16 or bf16, contiguous; group is 32, 64 or 128. Given with `biases`. */
+  /**
+   * `[vocabulary, dim / group]`, contiguous. Given with `biases`: f32, f16 or bf16, group 32, 64 or 128. Given alone: u8 of `mxfp4` and
+   * `mxfp8`, group 32, or of `nvfp4`, group 16. @default none
+   */
   readonly scales?: Tensor | undefined;
-  /** Shaped as `scales`, and of its dtype. */
+  /** Shaped as `scales`, and of its dtype. Absent if `scales` is u8. */
   readonly biases?: Tensor | undefined;
   /** Written: `[rows, dim]`, f32, f16 or bf16. */
   readonly out: Tensor;

@@ -1,4 +1,4 @@
-import type { WeightFormat } from "../native/options.ts";
+import type { ActivationForm, Products, WeightFormat } from "../native/options.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import { makeOp } from "./op.ts";
 import type { Op } from "./op.ts";
@@ -7,22 +7,34 @@ import type { Op } from "./op.ts";
 export interface ExpertLinearArguments {
   /** `[tokens, inFeatures]`, a row for all experts of a token, or `[tokens, k, inFeatures]`, a row for each; f32, f16 or bf16. */
   readonly x: Tensor;
-  /** How `weight` is stored. @default determined by the dtypes and shapes of `weight`, `scales` and `biases`; needed for u8 */
+  /** How `weight` is stored. @default determined by the dtypes and shapes of `weight`, `scales` and `biases`; needed if one of them is u8 */
   readonly weightFormat?: WeightFormat | undefined;
   /**
-   * `[experts, outFeatures, inFeatures]`, any float dtype; or, with `scales` and `biases`, the u32 words
+   * `[experts, outFeatures, inFeatures]`, any float dtype; or, with `scales`, the u32 words
    * `[experts, outFeatures, inFeatures · bits / 32]` of quantised matrices; or, with one of ggml's types as `weightFormat`, their
    * blocks as u8, `[experts, outFeatures, bytes of a row]`. Contiguous, at any byte; 1 … 4096 experts.
    */
   readonly weight: Tensor;
-  /** `[experts, outFeatures, inFeatures / group]`, f32, f16 or bf16, contiguous; group is 32, 64 or 128. Given with `biases`. */
+  /**
+   * `[experts, outFeatures, inFeatures / group]`, contiguous. Given with `biases`: f32, f16 or bf16, group 32, 64 or 128. Given alone: u8 of `mxfp4` and
+   * `mxfp8`, group 32, or of `nvfp4`, group 16. @default none
+   */
   readonly scales?: Tensor | undefined;
-  /** Shaped as `scales`, and of its dtype. */
+  /** Shaped as `scales`, and of its dtype. Absent if `scales` is u8. */
   readonly biases?: Tensor | undefined;
   /** `[tokens, k]`, id32, contiguous: each 0 … experts − 1, in any order and as often as wanted. */
   readonly ids: Tensor<"id32">;
   /** Written: `[tokens, k, outFeatures]`, the dtype of `x` or f32. */
   readonly out: Tensor;
+  /**
+   * `"int8"`: rows of `x` are rounded to 8 bits, group by group, if `weight` is packed; the CPU only. @default "exact"
+   */
+  readonly activations?: ActivationForm | undefined;
+  /**
+   * `matrix`: by the GPU's matrix units, for rows of a prompt; the bits are not those of `rows`. A CPU has none.
+   * @default "rows"
+   */
+  readonly products?: Products | undefined;
 }
 
 /**
@@ -32,8 +44,10 @@ export interface ExpertLinearArguments {
  * out_{t,j,o} = \sum_i x_{t,j,i} \, w_{ids_{t,j},o,i}
  * ```
  *
- * Each row has the bits that `linear` gives for that row of `x` and that expert's matrix, so they depend neither on the other
+ * Each row has the bits that `linear` with the same `products` gives for that row of `x` and that expert's matrix, so they depend neither on the other
  * tokens nor on the other experts. Each matrix that some row wants is read once, whatever the number of its rows.
+ *
+ * `activations: "int8"` rounds rows of `x` as `linear` does.
  *
  * The ids are read when the op runs, from where {@link route} left them; the op checks them then. One that is no expert
  * makes its row of `out` zeros, and fails the submission with a {@link BoundsError} once all of its ops have run.

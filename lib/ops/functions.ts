@@ -27,6 +27,8 @@ export { expertLinear } from "./expert-linear.ts";
 export type { ExpertLinearArguments } from "./expert-linear.ts";
 export { combineExperts } from "./combine-experts.ts";
 export type { CombineExpertsArguments } from "./combine-experts.ts";
+export { topK } from "./top-k.ts";
+export type { TopKArguments } from "./top-k.ts";
 export { copySlots } from "./copy-slots.ts";
 export type { CopySlotsArguments } from "./copy-slots.ts";
 export { commitGatedDelta } from "./commit-gated-delta.ts";

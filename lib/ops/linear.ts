@@ -1,4 +1,4 @@
-import type { WeightFormat } from "../native/options.ts";
+import type { ActivationForm, Products, WeightFormat } from "../native/options.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import { makeOp } from "./op.ts";
 import type { Op } from "./op.ts";
@@ -7,22 +7,34 @@ import type { Op } from "./op.ts";
 export interface LinearArguments {
   /** `[rows, inFeatures]`, f32, f16 or bf16. */
   readonly x: Tensor;
-  /** How `weight` is stored. @default determined by the dtypes and shapes of `weight`, `scales` and `biases`; needed for u8 */
+  /** How `weight` is stored. @default determined by the dtypes and shapes of `weight`, `scales` and `biases`; needed if one of them is u8 */
   readonly weightFormat?: WeightFormat | undefined;
   /**
-   * `[outFeatures, inFeatures]`, any float dtype; or, with `scales` and `biases`, the u32 words
+   * `[outFeatures, inFeatures]`, any float dtype; or, with `scales`, the u32 words
    * `[outFeatures, inFeatures · bits / 32]` of a quantised matrix; or, with one of ggml's types as `weightFormat`, its blocks
    * as u8, `[outFeatures, bytes of a row]`. Contiguous, at any byte.
    */
   readonly weight: Tensor;
-  /** `[outFeatures, inFeatures / group]`, f32, f16 or bf16, contiguous; group is 32, 64 or 128. Given with `biases`. */
+  /**
+   * `[outFeatures, inFeatures / group]`, contiguous. Given with `biases`: f32, f16 or bf16, group 32, 64 or 128. Given alone: u8 of `mxfp4` and
+   * `mxfp8`, group 32, or of `nvfp4`, group 16. @default none
+   */
   readonly scales?: Tensor | undefined;
-  /** Shaped as `scales`, and of its dtype. */
+  /** Shaped as `scales`, and of its dtype. Absent if `scales` is u8. */
   readonly biases?: Tensor | undefined;
   /** Added to the product: `[rows, outFeatures]`, the dtype of `x` or f32. @default none */
   readonly residual?: Tensor | undefined;
   /** Written: `[rows, outFeatures]`, the dtype of `x` or f32. */
   readonly out: Tensor;
+  /**
+   * `"int8"`: rows of `x` are rounded to 8 bits, group by group, if `weight` is packed; the CPU only. @default "exact"
+   */
+  readonly activations?: ActivationForm | undefined;
+  /**
+   * `matrix`: by the GPU's matrix units, for rows of a prompt; the bits are not those of `rows`. A CPU has none.
+   * @default "rows"
+   */
+  readonly products?: Products | undefined;
 }
 
 /**
@@ -44,14 +56,33 @@ export interface LinearArguments {
  * as one fused multiply-add in float32. Bits and group follow from the shapes, or are given by `weightFormat`, such as
  * `affine4-g64`; inFeatures is a multiple of the group.
  *
- * `weightFormat` may also be a type of ggml, as GGUF files have them: `q4_0`, `q4_1`, `q5_0`, `q5_1`, `q8_0`, `iq4_nl` and
+ * `weightFormat` may also be one of MLX's micro-scaled forms, words of small floats with a scale of one byte for each group:
+ * `mxfp4` (E2M1), `mxfp8` (E4M3), `nvfp4` (E2M1), where w is the float times the scale, to the bit of float32. A scale of the first two is
+ * a power of two, 2^(s - 127), and 255 infinity, as in MLX (the standard has NaN); one of `nvfp4` is E4M3. There, all ones but the sign are
+ * NaN.
+ *
+ * It may also be a type of ggml, as GGUF files have them: `q4_0`, `q4_1`, `q5_0`, `q5_1`, `q8_0`, `iq4_nl` and
  * `gguf-mxfp4` in blocks of 32 elements, `q2_k`, `q3_k`, `q4_k`, `q5_k`, `q6_k` and `iq4_xs` in blocks of 256; inFeatures is a
  * multiple of these. Each w is the float32 number that ggml's `dequantize_row_` functions give, to the bit, and a row has the
- * bits that an f32 weight of these numbers gives. A GPU may take subnormal numbers for zero: there, a block of `gguf-mxfp4` whose
- * scale is below 2^-126 is zeros.
+ * bits that an f32 weight of these numbers gives.
  *
- * The order of the sum depends on inFeatures and on the form of the weight only, so a row has the same bits in any batch,
- * and with f32 outputs the residual gives the bits of {@link add}.
+ * A GPU may take subnormal numbers for zero: there, a block of `gguf-mxfp4`, `mxfp4` or `mxfp8` whose scale is below 2^-126 is zeros, as
+ * are products with any scale that are.
+ *
+ * With `activations: "int8"`, on the CPU, each row of `x` is rounded to 8 bits if the weight is packed. A group of columns, as long as the weight's
+ * own (16, 32, 64 or 128), has the scale s = max |x| / 127 and integers q = x / s, rounded to nearest even; of a weight a n + b with
+ * integers n
+ *
+ * ```math
+ * out_{r,o} = residual_{r,o} + \sum_{g} \Big( a_{o,g} \, s_{r,g} \sum_{i \in g} q_{r,i} \, n_{o,i} + b_{o,g} \, s_{r,g} \sum_{i \in g} q_{r,i} \Big)
+ * ```
+ *
+ * The inner sums are exact integers. The outer one goes from the first group to the last, and each of its products and sums is rounded to
+ * float32: the bits are the same for every instruction set. A row with NaN or an infinity gives NaN. Float weights and `mxfp4`, `mxfp8` and `nvfp4` are multiplied exactly.
+ *
+ * The order of the sum depends on inFeatures, on the form of the weight and on `products` only, so a row has the same bits in
+ * any batch, and with f32 outputs the residual gives the bits of {@link add}. With `products: "matrix"` this is so if a GPU's
+ * matrix units treat all places of a matrix alike, which no Mac has shown yet.
  *
  * `x`, `residual` and `out` may be strided views with a free row stride. `out` may be the residual itself, the same
  * elements in the same layout; otherwise it overlaps nothing.
@@ -63,7 +94,8 @@ export interface LinearArguments {
  * device.run(linear({ x: hidden, weight: down.weight, scales: down.scales, biases: down.biases, residual, out: residual }));
  * @see `torch.nn.functional.linear` without a bias (PyTorch, `torch/nn/functional.py`)
  * @see `dequantize_row_q4_K` and the like (ggml, `src/ggml-quants.c`), and the blocks in `src/ggml-common.h`
- * @see `mlx.nn.QuantizedLinear` and `mx.quantize` (MLX, `python/mlx/nn/layers/quantized.py`)
+ * @see `mlx.nn.QuantizedLinear` and `mx.quantize` (MLX, `python/mlx/nn/layers/quantized.py`; the micro-scaled forms' numbers:
+ *   `mlx/backend/cpu/quantized.cpp`)
  */
 export function linear(args: LinearArguments): Op {
   return makeOp("linear", args);

@@ -20,6 +20,11 @@ export class Admission {
     this.#limits = limits;
   }
 
+  /** How many wait for their turn. */
+  get waiting(): number {
+    return this.#waiting.size;
+  }
+
   get active(): number {
     return this.#working + this.#waiting.size;
   }

@@ -24,6 +24,8 @@ export interface TokenCounts {
   readonly prompt: number;
   /** Those of the prompt that were known. */
   readonly cached: number;
+  /** Those of these that were in the store. */
+  readonly restored: number;
   /** Those of all answers. */
   readonly answer: number;
   /** Those of thoughts. */
@@ -63,7 +65,7 @@ export function callsOf(parts: readonly AnswerPart[]) {
 /** Puts the events of a request together. */
 export async function wholeAnswers(events: AsyncIterable<AnswerEvent>, count: number): Promise<WholeAnswers> {
   const answers = Array.from({ length: count }, () => ({ parts: [] as AnswerPart[], choices: [] as TokenChoice[], end: { reason: "length", stop: undefined } as AnswerEnd }));
-  let counts: TokenCounts = { prompt: 0, cached: 0, answer: 0, reasoning: 0 };
+  let counts: TokenCounts = { prompt: 0, cached: 0, restored: 0, answer: 0, reasoning: 0 };
   for await (const event of events) {
     if (event.type === "begin" || event.type === "over") counts = event.counts;
     else if (event.type === "end") answers[event.answer]!.end = event.end;

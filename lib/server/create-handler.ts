@@ -5,17 +5,22 @@ import { checkOptions } from "../arguments/options.ts";
 import { GatedDeltaError } from "../errors.ts";
 import type { LanguageModel } from "../model/language-model.ts";
 import { isModel } from "../model/model-memory.ts";
+import { cacheParts } from "../model/session/prefix-cache.ts";
 import { Admission } from "./admission.ts";
 import { Exchange } from "./exchange.ts";
+import { expectCache } from "./expect-cache.ts";
 import type { Serving } from "./exchange.ts";
 import { Keys } from "./keys.ts";
+import { Metrics } from "./metrics.ts";
 import type { ServerHandler, ServerOptions } from "./server-options.ts";
 import { serverOptions } from "./server-schemas.ts";
+import type { CheckedServerOptions } from "./server-schemas.ts";
+import { Prefixes } from "./store/prefixes.ts";
 
 /**
  * A handler of HTTP requests that answers with a model in the forms of other servers' APIs, so that their clients work unchanged:
- * `POST /v1/chat/completions`, `/v1/completions`, `/v1/responses`, `/v1/messages` and `/v1/messages/count_tokens`, `GET /v1/models`
- * and `GET /health`. Answers are streamed or whole.
+ * `POST /v1/chat/completions`, `/v1/completions`, `/v1/responses`, `/v1/messages` and `/v1/messages/count_tokens`, `GET /v1/models`,
+ * `GET /health`, `GET /metrics`, and `GET /`, a page to chat with the model. Answers are streamed or whole.
  *
  * Members of a body that are not known are ignored. A request that asks for what is not supported, such as an image, is refused with
  * status 400 in the API's own form, and so is every other failure. When a client leaves, its answer ends.
@@ -38,21 +43,33 @@ import { serverOptions } from "./server-schemas.ts";
 export function createHandler(model: LanguageModel, options: ServerOptions = {}): ServerHandler {
   const op = "createHandler";
   if (!isModel(model)) throw invalid(op, "model", "a LanguageModel", model);
-  const { cache, name = basename(resolve(model.text.folder), ".gguf"), keys, limits, sampling, drafts, log } = checkOptions(serverOptions, op, options);
-  try {
-    model.session({ cache })[Symbol.dispose]();
-  } catch (error) {
-    if (error instanceof GatedDeltaError && error.argument === "cache") throw invalid(op, "cache", "a cache of this model", cache);
-    throw error;
-  }
+  const checked = checkOptions(serverOptions, op, options);
+  const { cache, name = basename(resolve(model.text.folder), ".gguf"), keys, limits, sampling, drafts, page, log } = checked;
+  expectCache(op, model, cache);
   void model.text.tokenizer; // a large vocabulary takes a second, which the first client would wait for
+  const prefixes = prefixesOf(op, model, checked);
   const admission = new Admission(limits);
+  const metrics = checked.metrics === "off" ? undefined : new Metrics({ model, name, cache, admission, figures: prefixes?.figures });
   const { answerTokens, answers, bodyBytes, seconds } = limits;
   const served = { model, name, since: Math.floor(Date.now() / 1000), answerTokens, answers };
   const defaults = { drafts, ...(sampling === "model" ? { sampling } : {}) };
-  const serving: Serving = { served, cache, keys: new Keys(keys), admission, bodyBytes, seconds, defaults, log };
+  const serving: Serving = { served, cache, prefixes, metrics, openMetrics: checked.metrics === "open", keys: new Keys(keys), admission, bodyBytes, seconds, defaults, page, log };
   let requests = 0;
   const handle = (request: Request, server?: unknown): Promise<Response> => new Exchange(serving, ++requests, request, server).respond();
-  const drain = (): Promise<void> => admission.close();
+  const drain = async (): Promise<void> => {
+    await admission.close();
+    await prefixes?.flush();
+  };
   return Object.defineProperties(handle, { active: { get: () => admission.active }, drain: { value: drain } }) as ServerHandler;
+}
+
+/** The prefixes that servers share, if there is a store. */
+function prefixesOf(op: string, model: LanguageModel, { cache, store, secret }: CheckedServerOptions): Prefixes | undefined {
+  if (store === undefined) {
+    if (secret !== undefined) throw new GatedDeltaError("invalid-argument", { op, argument: "secret", expected: "a secret with a store", received: "one without" });
+    return undefined;
+  }
+  if (cache === undefined) throw invalid(op, "cache", "a cache, from which the store is filled", cache);
+  if (secret === undefined) throw invalid(op, "secret", "the secret of all servers with this store", secret);
+  return new Prefixes({ model, cache: cacheParts(cache)!, store, secret: Uint8Array.from(Buffer.from(secret as string)) });
 }

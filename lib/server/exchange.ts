@@ -10,21 +10,30 @@ import { apiOf, failuresOf } from "./apis.ts";
 import { readJson } from "./body.ts";
 import { commentLine, streamHeaders, streamOf, within } from "./event-stream.ts";
 import type { Keys } from "./keys.ts";
+import type { Metrics } from "./metrics.ts";
 import { modelList, modelNamed } from "./model-list.ts";
+import { chatPage } from "./page/page.ts";
 import { Problem, problemOf, statusOf } from "./problem.ts";
 import { answerEvents } from "./run-answer.ts";
 import type { RequestLog, ServerTimeouts } from "./server-options.ts";
+import type { Prefixes } from "./store/prefixes.ts";
 
 /** The common part of all requests of a handler. */
 export interface Serving {
   readonly served: Served;
   readonly cache: SessionCache | undefined;
+  readonly prefixes: Prefixes | undefined;
+  readonly metrics: Metrics | undefined;
+  /** Whether metrics need no key. */
+  readonly openMetrics: boolean;
   readonly keys: Keys;
   readonly admission: Admission;
   readonly bodyBytes: number;
   readonly seconds: number;
   /** Options of generations that no request names. */
   readonly defaults: GenerateOptions;
+  /** Whether there is a page at `/`. */
+  readonly page: boolean;
   readonly log: ((entry: RequestLog) => void) | undefined;
 }
 
@@ -67,12 +76,21 @@ export class Exchange {
   }
 
   async #response(): Promise<Response> {
-    const { served, keys, admission, bodyBytes } = this.#serving;
+    const { served, keys, metrics, openMetrics, admission, bodyBytes, page } = this.#serving;
     const { method, headers } = this.#request;
     const path = this.#path;
     if (path === "/health") {
       this.#expect("GET");
       return this.#json(admission.closed ? 503 : 200, { status: admission.closed ? "ending" : "ok" });
+    }
+    if (path === "/" && page) {
+      if (method !== "HEAD") this.#expect("GET");
+      return this.#page();
+    }
+    if (path === "/metrics" && metrics !== undefined) {
+      if (!openMetrics) keys.saltOf(headers);
+      this.#expect("GET");
+      return await this.#text(metrics);
     }
     const salt = keys.saltOf(headers);
     const api = apiOf.get(path);
@@ -136,9 +154,9 @@ export class Exchange {
 
   /** The events of the answers. */
   async *#events({ request }: Asked, salt: string): AsyncGenerator<AnswerEvent, void, void> {
-    const { served, cache, defaults } = this.#serving;
+    const { served, cache, prefixes, defaults } = this.#serving;
     const run = { ...request, options: { ...defaults, ...request.options } };
-    for await (const event of answerEvents(run, { model: served.model, cache, salt, signal: this.#end.signal })) {
+    for await (const event of answerEvents(run, { model: served.model, cache, salt, prefixes, signal: this.#end.signal })) {
       if (event.type === "begin" || event.type === "over") this.#counts = event.counts;
       this.#first ??= performance.now() - this.#begun;
       yield event;
@@ -171,6 +189,20 @@ export class Exchange {
     return new Response(stringifyWithDigits(body), { status, headers: { "content-type": "application/json", ...this.#headers(), ...headers } });
   }
 
+  #page(): Response {
+    const { text, headers } = chatPage();
+    this.#status = 200;
+    this.#logged();
+    return new Response(this.#request.method === "HEAD" ? null : text, { status: 200, headers: { ...headers, ...this.#headers() } });
+  }
+
+  async #text(metrics: Metrics): Promise<Response> {
+    const { type, text } = await metrics.page();
+    this.#status = 200;
+    this.#logged();
+    return new Response(text, { status: 200, headers: { "content-type": type, ...this.#headers() } });
+  }
+
   #failed(error: unknown): Response {
     const problem = problemOf(error);
     this.#problem = problem;
@@ -195,9 +227,11 @@ export class Exchange {
       milliseconds: performance.now() - this.#begun,
       ...(this.#first === undefined ? {} : { firstMilliseconds: this.#first }),
       ...(counts === undefined ? {} : { promptTokens: counts.prompt, cachedTokens: counts.cached, answerTokens: counts.answer }),
+      ...(counts === undefined || this.#serving.prefixes === undefined ? {} : { restoredTokens: counts.restored }),
       ...(problem === undefined ? {} : { problem: problem.message }),
       ...(problem?.kind === "internal" ? { cause: problem.cause } : {}),
     };
+    this.#serving.metrics?.ended(entry);
     try {
       this.#serving.log?.(entry);
     } catch {

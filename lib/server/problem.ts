@@ -13,6 +13,7 @@ export const statusOf = {
   "wrong-encoding": 415,
   left: 499,
   internal: 500,
+  "not-installed": 501,
   overloaded: 503,
   "out-of-time": 504,
 } as const;

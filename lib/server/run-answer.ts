@@ -10,12 +10,16 @@ import type { AnswerRequest, Prompt } from "./answer-request.ts";
 import { merged } from "./merged.ts";
 import { PartReader } from "./part-reader.ts";
 import { Problem } from "./problem.ts";
+import type { Prefixes } from "./store/prefixes.ts";
+import { withSystem } from "./system-messages.ts";
 
 /** The model, cache and salt with which a request runs. */
 export interface RunContext {
   readonly model: LanguageModel;
   readonly cache: SessionCache | undefined;
   readonly salt: string;
+  /** The prefixes that servers share, if they do. */
+  readonly prefixes: Prefixes | undefined;
   readonly signal: AbortSignal;
 }
 
@@ -28,7 +32,7 @@ export interface RunContext {
 function prompted(session: Session, prompt: Prompt): Session {
   if (!("messages" in prompt)) return session.append(prompt.text);
   const { messages, tools, variables } = prompt;
-  return session.chat(messages, { specialTokens: "text", variables, ...(tools.length > 0 ? { tools } : {}) });
+  return session.chat(withSystem(messages, session.model.text.template), { specialTokens: "text", variables, ...(tools.length > 0 ? { tools } : {}) });
 }
 
 /** How many tokens a prompt has. */
@@ -43,7 +47,7 @@ export function tokensOf(model: LanguageModel, prompt: Prompt): number {
  * @throws {Problem} for a prompt that leaves no room for an answer; {@link GatedDeltaError} as a session's `chat` and `generate`; the
  *   signal's reason.
  */
-export async function* answerEvents(request: AnswerRequest, { model, cache, salt, signal }: RunContext): AsyncGenerator<AnswerEvent, void, void> {
+export async function* answerEvents(request: AnswerRequest, { model, cache, salt, prefixes, signal }: RunContext): AsyncGenerator<AnswerEvent, void, void> {
   using all = new DisposableStack();
   const session = all.use(prompted(model.session({ cache, salt }), request.prompt));
   const most = Math.min(capacityOf(model), model.config.maxPositions);
@@ -54,24 +58,43 @@ export async function* answerEvents(request: AnswerRequest, { model, cache, salt
   const thinks = "messages" in request.prompt && model.text.template.format().reasoning !== undefined;
   const maxReasoningTokens = thinks ? request.options.maxReasoningTokens : undefined;
   const options = { ...request.options, maxReasoningTokens, maxTokens: Math.min(maxTokens, room), minTokens: Math.min(minTokens, maxTokens, room), signal };
+  const restored = (await unlessAborted(prefixes?.restore(session, salt), signal)) ?? 0;
   let sessions = [session];
   if (request.answers > 1) {
     await session.logits({ signal });
     sessions = Array.from({ length: request.answers }, () => all.use(session.fork()));
   }
   const prompt = session.length;
-  const counts = { prompt, cached: 0, answer: 0, reasoning: 0 };
+  const counts = { prompt, cached: 0, restored, answer: 0, reasoning: 0 };
   const answers = sessions.map((one, i) => answerOf(i, one, request, { ...options, seed: (seed + i) % 2 ** 53 }, counts));
   let begun = false;
-  for await (const event of merged(answers)) {
-    if (!begun) {
-      begun = true;
-      counts.cached = Math.min(prompt, session.usage.cachedTokens);
-      yield { type: "begin", counts: { ...counts } };
+  try {
+    for await (const event of merged(answers)) {
+      if (!begun) {
+        begun = true;
+        counts.cached = Math.min(prompt, session.usage.cachedTokens);
+        prefixes?.keepPrompt(session, salt);
+        yield { type: "begin", counts: { ...counts } };
+      }
+      yield event;
     }
-    yield event;
+  } finally {
+    for (const one of sessions) prefixes?.keepAnswer(one, salt);
   }
   yield { type: "over", counts };
+}
+
+/** The result of some work, unless the signal comes first: then its reason is thrown. */
+async function unlessAborted<T>(work: Promise<T> | undefined, signal: AbortSignal): Promise<T | undefined> {
+  if (work === undefined) return undefined;
+  const aborted = Promise.withResolvers<never>();
+  const abort = (): void => aborted.reject(signal.reason);
+  signal.addEventListener("abort", abort);
+  try {
+    return await Promise.race([work, aborted.promise]);
+  } finally {
+    signal.removeEventListener("abort", abort);
+  }
 }
 
 /** One answer. It adds its tokens to the counts. */

@@ -1,5 +1,6 @@
 /** Options of a server. */
 import type { SessionCache } from "../model/session/prefix-cache.ts";
+import type { SessionStore } from "./store/session-store.ts";
 
 /** Limits of a server. */
 export interface ServerLimits {
@@ -23,6 +24,21 @@ export interface ServerLimits {
 export interface ServerOptions {
   /** A cache of the model, by which a conversation's next request reads its new messages alone. @default none */
   readonly cache?: SessionCache | undefined;
+  /**
+   * A store that several servers share, so that a conversation that one began continues on another without reading its earlier messages
+   * again. Needs {@link ServerOptions.cache} and {@link ServerOptions.secret}. It stays open. @default none
+   */
+  readonly store?: SessionStore | undefined;
+  /**
+   * The secret of all servers with the same store, of at least 32 bytes. It names and signs the objects: what was signed with another one
+   * is not used. Anyone who knows it can decide the answers of all of these servers. @default none
+   */
+  readonly secret?: string | Uint8Array | undefined;
+  /**
+   * Who may read `GET /metrics`: everyone who reaches the server (`"open"`), clients with a key of {@link ServerOptions.keys} (`"key"`), or no one
+   * (`"off"`). Needs the package `prom-client`. It has no texts, but tells how much the server is used. @default "open"
+   */
+  readonly metrics?: "open" | "key" | "off" | undefined;
   /** The model's name in answers and in the list of models. Requests may name any. @default the name of the model's folder or file */
   readonly name?: string | undefined;
   /**
@@ -39,6 +55,8 @@ export interface ServerOptions {
   readonly sampling?: "model" | "greedy" | undefined;
   /** Whether next tokens are guessed from the earlier text: the same answers in fewer steps. @default false */
   readonly drafts?: boolean | undefined;
+  /** Whether `GET /` is a page to chat with the model. It needs no key; its requests do. @default true */
+  readonly page?: boolean | undefined;
   /** Called once for each request, when its response has ended. What it throws is ignored. @default none */
   readonly log?: ((entry: RequestLog) => void) | undefined;
 }
@@ -61,6 +79,8 @@ export interface RequestLog {
   readonly promptTokens?: number;
   /** Tokens of the prompt that the cache had. */
   readonly cachedTokens?: number;
+  /** Tokens of the prompt that came from the store; they count as those of the cache, too. Undefined without a store. */
+  readonly restoredTokens?: number;
   /** How many tokens were generated. */
   readonly answerTokens?: number;
   /** Why it failed, also after the response had begun; undefined if it did not. */
@@ -86,7 +106,8 @@ export interface ServerHandler {
   /** How many requests are being answered or wait. */
   readonly active: number;
   /**
-   * Refuses further requests with status 503, and resolves when those that are being answered have ended. Never throws.
+   * Refuses further requests with status 503, and resolves when those that are being answered have ended, and the store has what it is to
+   * have of them. Never throws.
    */
   drain(): Promise<void>;
 }

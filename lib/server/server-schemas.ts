@@ -3,6 +3,8 @@ import { lazily, options } from "../arguments/schemas.ts";
 import type { Checked } from "../arguments/schemas.ts";
 import type { SessionCache } from "../model/session/prefix-cache.ts";
 import type { RequestLog, ServerOptions } from "./server-options.ts";
+import type { SessionStore } from "./store/session-store.ts";
+import { isStore } from "./store/store-schemas.ts";
 
 const limits = lazily(({ z, integer }) => {
   const expected = "a number of seconds in 0.001..86400";
@@ -24,14 +26,19 @@ export const serverOptions = options<ServerOptions>()(({ z, callback, choice, fl
   const key = "a key of 1 .. 1000 printable ASCII characters without spaces";
   const isKey = (text: string): boolean => /^[!-~]{1,1000}$/.test(text);
   const keys = "an array of keys, or an object of their salts";
+  const secret = "a text or a Uint8Array of at least 32 bytes";
   return {
     // Whether it is one, and of this model, is for the model's sessions to know.
     cache: z.custom<SessionCache>(() => true).optional(),
+    store: z.custom<SessionStore>(isStore, "a store, as openStore gives").optional(),
+    secret: z.union([z.string(secret), z.instanceof(Uint8Array)], secret).refine((given) => Buffer.byteLength(given) >= 32, secret).optional(),
+    metrics: choice("open", "key", "off").default("open"),
     name: z.string("a text").min(1, "a text that is not empty").optional(),
     keys: z.union([z.array(z.string(key).refine(isKey, key)), z.record(z.string(key).refine(isKey, key), z.string("a salt"))], keys).optional(),
     limits: limits(),
     sampling: choice("model", "greedy").default("model"),
     drafts: flag.default(false),
+    page: flag.default(true),
     log: callback<(entry: RequestLog) => void>().optional(),
   };
 });

@@ -108,6 +108,12 @@ export class PrefixStore<Kept extends Disposable> implements Disposable {
     for (const { kept } of this.#entries) yield kept;
   }
 
+  /** The valid entries that are prefixes of these tokens, the shortest first. They do not count as used. */
+  prefixes(tokens: Uint32Array, salt = ""): StoreHit<Kept>[] {
+    const entries = this.#trees.get(salt)?.prefixes(tokens) ?? [];
+    return entries.filter((entry) => this.#valid(entry)).map(({ kept, length }) => ({ kept, length }));
+  }
+
   /** Length of the longest entry that is a prefix of these tokens. The entry does not count as used. */
   known(tokens: Uint32Array, salt = ""): number {
     return this.#trees.get(salt)?.longestPrefix(tokens)?.length ?? 0;

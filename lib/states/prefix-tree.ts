@@ -24,6 +24,13 @@ export class PrefixTree<Value> {
     return found;
   }
 
+  /** The values of all sequences that are prefixes of these tokens, the shortest first. */
+  prefixes(tokens: Uint32Array): Value[] {
+    const found: Value[] = [];
+    this.#walk(tokens, ({ value }) => void (value !== undefined && found.push(value)));
+    return found;
+  }
+
   /** The value of exactly these tokens. */
   find(tokens: Uint32Array): Value | undefined {
     let found: Value | undefined;

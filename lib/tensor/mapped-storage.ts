@@ -1,6 +1,7 @@
 /** Memory of tensors that lie in mapped files. */
 import type { Handle } from "../native/handle.ts";
-import { mapFile, releaseBuffer, viewOf } from "../native/memory.ts";
+import { constants } from "../native/layout.ts";
+import { joinBuffers, mapFile, releaseBuffer, viewOf } from "../native/memory.ts";
 import type { FileRange, OpenFile } from "../native/memory.ts";
 import type { Storage } from "./storage.ts";
 
@@ -30,6 +31,25 @@ export class FileMapping {
   map(op: string, file: OpenFile, ranges: readonly FileRange[]): FileWindow[] {
     return mapFile(this.#device, file, ranges, op).map(({ handle, pointer }, i) => new FileWindow(this.#device, handle, pointer, ranges[i]!));
   }
+
+  /**
+   * The memory of pieces, as if they stood one after another, for the weight of an `expertLinear`.
+   *
+   * @param bytes of each piece.
+   * @returns undefined if they cannot be joined: they begin at different remainders by four, or are in too many windows.
+   */
+  join(op: string, pieces: readonly WindowPiece[], bytes: number): Storage | undefined {
+    if (new Set(pieces.map(({ window }) => window)).size > constants.GD_JOINED_BUFFERS) return undefined;
+    if (new Set(pieces.map(({ offset, window }) => (offset - window.range.offset) % 4)).size > 1) return undefined;
+    return new JoinedStorage(this.#device, pieces, bytes, op);
+  }
+}
+
+/** A place in a window. */
+export interface WindowPiece {
+  readonly window: FileWindow;
+  /** Bytes from the start of the file. */
+  readonly offset: number;
 }
 
 /** A mapped range of a file. It is released when its maker and all storages in it are disposed, or when they are collected. */
@@ -111,5 +131,51 @@ class MappedStorage implements Storage {
     if (this.#disposed) return;
     this.#disposed = true;
     this.#window[Symbol.dispose]();
+  }
+}
+
+/** Pieces of windows. The native side keeps released windows for it, and it for pending work. */
+class JoinedStorage implements Storage {
+  static readonly #released = new FinalizationRegistry<Handle>(releaseBuffer);
+
+  readonly device: Handle;
+  readonly handle: Handle;
+  readonly byteOffset = 0;
+  readonly bytes: number;
+  readonly owner = undefined;
+  readonly guarded = false;
+  readonly readOnly = true;
+  readonly #pieces: readonly WindowPiece[];
+  /** A use of each window. */
+  readonly #uses: readonly Storage[];
+  #disposed = false;
+
+  constructor(device: Handle, pieces: readonly WindowPiece[], bytes: number, op: string) {
+    this.device = device;
+    this.handle = joinBuffers(device, pieces.map(({ window, offset }) => ({ buffer: window.handle, offset: offset - window.range.offset })), bytes, op);
+    this.bytes = pieces.length * bytes;
+    this.#pieces = pieces;
+    this.#uses = [...new Set(pieces.map(({ window }) => window))].map((window) => window.storage(window.range));
+    JoinedStorage.#released.register(this, this.handle, this);
+  }
+
+  /** A copy, one piece after another. */
+  get memory(): ArrayBuffer {
+    const each = this.bytes / this.#pieces.length;
+    const copy = new Uint8Array(this.bytes);
+    for (const [i, { window, offset }] of this.#pieces.entries()) copy.set(new Uint8Array(window.copy(offset - window.range.offset, each)), i * each);
+    return copy.buffer;
+  }
+
+  get disposed(): boolean {
+    return this.#disposed;
+  }
+
+  dispose(): void {
+    if (this.#disposed) return;
+    this.#disposed = true;
+    JoinedStorage.#released.unregister(this);
+    releaseBuffer(this.handle);
+    for (const use of this.#uses) use.dispose();
   }
 }

@@ -126,7 +126,7 @@ const checks = {
   "Node is told that the package needs Bun"() {
     const program = 'import { Device } from "gated-delta"; import { LanguageModel } from "gated-delta/model"; console.log(Device, LanguageModel);';
     writeFileSync(join(project, "node.mjs"), program);
-    for (const entry of ["index", "ggml", "model", "server"]) {
+    for (const entry of ["index", "ai", "ggml", "model", "server"]) {
       const compare = `const [a, b] = await Promise.all(["node.js", "js"].map((end) => import("./node_modules/gated-delta/dist/${entry}." + end))); console.log(Object.keys(a).join() === Object.keys(b).join());`;
       expect(must([bun, "-e", compare]).trim() === "true", `dist/${entry}.node.js has other names`);
     }

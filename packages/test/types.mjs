@@ -1,7 +1,7 @@
 // The declarations as consumers compile them: every common tsconfig, without skipLibCheck and without Bun's types, against an
 // installed package, with the oldest TypeScript that the README names and the present one; and what publint and "Are the types
 // wrong?" say of the archives.
-import { copyFileSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { run } from "../../swift/scripts/exec.mjs";
@@ -33,7 +33,7 @@ const compilers = ["typescript-oldest", "typescript"];
 export async function checkTypes(project) {
   const folder = join(project, "types");
   mkdirSync(folder);
-  const subpaths = Object.keys(JSON.parse(readFileSync(join(rootFolder, "package.json"), "utf8")).exports).filter((path) => /^\.\/\w+$/.test(path));
+  const subpaths = Object.keys(JSON.parse(readFileSync(join(rootFolder, "package.json"), "utf8")).exports).filter((path) => /^\.\/\w+$/.test(path) && path !== "./ai");
   const imports = subpaths.map((path, i) => `import * as subpath${i} from "gated-delta/${path.slice(2)}";\nexport const keys${i} = Object.keys(subpath${i});\n`);
   copyFileSync(join(rootFolder, "packages/test/consumer-types.ts"), join(folder, "consumer.ts"));
   writeFileSync(join(folder, "subpaths.ts"), imports.join(""));
@@ -47,9 +47,31 @@ export async function checkTypes(project) {
       if (code !== 0) throw new Failure(`types do not compile with TypeScript ${version}, ${name}:\n${text}`);
       checks.push(`types: TypeScript ${version}, ${name}`);
     }
+    checks.push(await checkAiTypes(project, compiler, version));
   }
   rmSync(folder, { recursive: true });
   return checks;
+}
+
+/** A program with `gated-delta/ai`, whose declarations name the optional peer's types. That has no declarations for all that it imports. */
+async function checkAiTypes(project, compiler, version) {
+  const folder = join(project, "types-of-ai");
+  mkdirSync(folder);
+  const peer = join(project, "node_modules", "@ai-sdk", "provider");
+  cpSync(join(rootFolder, "node_modules", "@ai-sdk", "provider"), peer, { recursive: true });
+  writeFileSync(join(folder, "ai.ts"), `import { languageModel } from "gated-delta/ai";
+import type { LanguageModelV4 } from "@ai-sdk/provider";
+import type { LanguageModel } from "gated-delta/model";
+export const use = (model: LanguageModel): LanguageModelV4 => languageModel(model, { sampling: "greedy" });
+// @ts-expect-error there is no such option
+export const misuse = (model: LanguageModel): LanguageModelV4 => languageModel(model, { samplings: "greedy" });
+`);
+  const compilerOptions = { noEmit: true, skipLibCheck: true, types: [], ...strict, ...bundler, target: "ES2022", lib: ["ES2022", "DOM"] };
+  writeFileSync(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions, include: ["*.ts"] }));
+  const { code, text } = await run(process.execPath, [tool(compiler, "bin/tsc"), "--project", folder], { cwd: folder });
+  if (code !== 0) throw new Failure(`the types of gated-delta/ai do not compile with TypeScript ${version}:\n${text}`);
+  for (const path of [folder, peer]) rmSync(path, { recursive: true });
+  return `types of gated-delta/ai: TypeScript ${version}`;
 }
 
 /** Lints the archives. */

@@ -5,7 +5,7 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSyn
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { writeCuda } from "./build.ts";
-import { choose, packReplay, receipt } from "./cuda/replay.ts";
+import { choose, chooseForms, packReplay, receipt } from "./cuda/replay.ts";
 import { emitCuda } from "./emit/cuda.ts";
 import { parseUnit } from "./frontend/unit.ts";
 import { openSource } from "./harness.ts";
@@ -122,6 +122,8 @@ describe("replay", () => {
     delete process.env["GATED_DELTA_EMULATOR_RECORD_LIMIT"];
     expect(readdirSync(records).sort()).toEqual(["000000-twice.emurec", "000001-twice.emurec", "000002-twice.emurec"]);
     expect(choose(records, 2)).toEqual(["000001-twice.emurec", "000002-twice.emurec"]);
+    // All are of one form, and the smallest has 32 numbers.
+    expect(chooseForms(records, 2)).toEqual(["000001-twice.emurec"]);
     const output = join(folder, "out");
     expect(await packReplay([join(folder, "twice.metal")], records, library.path, output, 3)).toBe(3);
     const expected = readFileSync(join(output, "records", "000001-twice.expected"));

@@ -29,10 +29,11 @@ const gate = noise(tokens * valueHeads, 0.1, 0.85),
   beta = noise(tokens * valueHeads, 0.4, 0.5),
   initial = noise(2 * valueHeads * valueDim * keyDim, 1);
 
-function dispatch(outAtOnce = false): Dispatch & { state: Float32Array; out: Float32Array } {
+/** `rows`: of a lane group. */
+function dispatch(outAtOnce = false, rows = 1): Dispatch & { state: Float32Array; out: Float32Array } {
   const state = initial.slice();
   const out = new Float32Array(tokens * valueHeads * valueDim);
-  const threads = constant("GDM_PREFILL_THREADS");
+  const threads = constant("GDM_PREFILL_THREADS") / rows;
   const params = structure("GDMRecurrence", {
     keyHeads,
     valueHeads,
@@ -54,7 +55,7 @@ function dispatch(outAtOnce = false): Dispatch & { state: Float32Array; out: Flo
     epsilon: 1e-6,
     bound: 0,
   });
-  const block = constant("GDM_PREFILL_BLOCK");
+  const block = constant("GDM_PREFILL_BLOCK") * (outAtOnce ? 2 : 1);
   const floats = block * (2 * keyDim + 1 + 1 + 2 * constant("GDM_PREFILL_ROWS"));
   return {
     kernel,
@@ -69,6 +70,7 @@ function dispatch(outAtOnce = false): Dispatch & { state: Float32Array; out: Flo
       { name: "RECORD", type: "bool", value: false },
       { name: "PARTS", type: "bool", value: false },
       { name: "OUT_AT_ONCE", type: "bool", value: outAtOnce },
+      { name: "TILE_ROWS", type: "uint", value: rows },
     ],
     buffers: {
       0: query,
@@ -138,8 +140,13 @@ describe("as it is", async () => {
   const library = await openLibrary([file], { directory: shaders, only: [kernel] });
   const bits: string[] = [];
   for (const order of ["forward", "reverse", "random:1", "random:2"] as const) {
-    test.each([false, true])(`agrees with float64, ${order}, outputs at once: %p`, (outAtOnce) => {
-      const d = dispatch(outAtOnce);
+    test.each([
+      [false, 1],
+      [false, 2],
+      [true, 1],
+      [true, 2],
+    ])(`agrees with float64, ${order}, outputs at once: %p, rows of a lane group: %p`, (outAtOnce, rows) => {
+      const d = dispatch(outAtOnce, rows);
       expect(library.run({ ...d, order }).error).toBe("");
       const expected = reference();
       expect(relativeRms(d.out, expected.out)).toBeLessThan(2e-6);
@@ -199,7 +206,7 @@ describe("planted", () => {
       rmSync(folder, { recursive: true });
       for (const order of ["forward", "reverse", "random:4"] as const) {
         expect(library.run({ ...dispatch(), order }).error).toMatch(
-          /^(recurrence_prefill\.metal|rows\.h):\d+: (data race: (read|write) of threadgroup variable "memory"|read of threadgroup variable "memory" .* no thread of the group has written)/,
+          /^(recurrence_prefill\.metal|prefill\.h|rows\.h):\d+: (data race: (read|write) of threadgroup variable "memory"|read of threadgroup variable "memory" .* no thread of the group has written)/,
         );
       }
     });
@@ -209,7 +216,7 @@ describe("planted", () => {
     const library = await planted(barrier, `if (index != 70) ${barrier}`);
     // Without the race check, which finds what that thread reads too early first.
     expect(library.run({ ...dispatch(), checks: 0 }).error).toMatch(
-      /^(rows\.h|recurrence_prefill\.metal):\d+: divergent \w+: .*waits in threadgroup_barrier at recurrence_prefill\.metal:\d+/,
+      /^(rows\.h|prefill\.h|recurrence_prefill\.metal):\d+: divergent \w+: .*waits in threadgroup_barrier at recurrence_prefill\.metal:\d+/,
     );
   });
 
@@ -221,7 +228,7 @@ describe("planted", () => {
   });
 
   test("a row too far", async () => {
-    const library = await planted("if (!OUT_AT_ONCE && t < tokens && r < rows) {", "if (!OUT_AT_ONCE && t < tokens && r <= rows) {");
+    const library = await planted("if (t < tokens && r < rows) {", "if (t < tokens && r <= rows) {");
     expect(library.run(dispatch()).error).toMatch(
       /^(storage\.h|recurrence_prefill\.metal):\d+: (out of bounds|data race)/,
     );

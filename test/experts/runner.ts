@@ -1,4 +1,6 @@
 /** Random mixtures over the ops, compared with float64, with `linear`, with parts of themselves and with one order of sums. */
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
 import { BoundsError, combineExperts, expertLinear, linear, route } from "../../lib/index.ts";
 import type { CombineExpertsArguments, Device, ExpertLinearArguments, Op, RouteArguments, Tensor } from "../../lib/index.ts";
 import { bounds } from "../../lib/cli/verify/compare.ts";
@@ -11,6 +13,7 @@ import { fill } from "../support/cases.ts";
 import { firstDifference } from "../support/difference.ts";
 import { expertMatrices } from "../support/experts.ts";
 import { Layouts, download } from "../support/layouts.ts";
+import { inPieces } from "../support/pieces.ts";
 import { Random } from "../support/random.ts";
 import { Difference } from "../support/schedules.ts";
 import type { Counts, ScheduleMachine } from "../support/schedules.ts";
@@ -25,6 +28,8 @@ type Part = (typeof parts)[number];
 interface Case extends Disposable {
   readonly spec: Spec;
   readonly seed: number;
+  /** For its files. */
+  readonly folder: string;
   readonly layouts: Layouts;
   readonly counts: Counts;
   readonly lines: string[];
@@ -46,7 +51,7 @@ export class ExpertCases implements ScheduleMachine<Part, Case> {
     return parts;
   }
 
-  begin(seed: number, _folder: string, counts: Counts): Case {
+  begin(seed: number, folder: string, counts: Counts): Case {
     const random = new Random(seed);
     const spec = anySpec(random);
     const layouts = new Layouts(this.#device, spec.strided ? new Random(seed + 1) : undefined);
@@ -57,7 +62,7 @@ export class ExpertCases implements ScheduleMachine<Part, Case> {
     if (spec.tokens === 0) counts.add("without tokens");
     if (spec.k === spec.experts) counts.add("all experts of every token");
     const routed = Int32Array.from({ length: spec.tokens * spec.k }, () => random.below(spec.experts));
-    return { spec, seed, layouts, counts, lines: [textOfSpec(spec)], routed, [Symbol.dispose]: () => layouts[Symbol.dispose]() };
+    return { spec, seed, folder, layouts, counts, lines: [textOfSpec(spec)], routed, [Symbol.dispose]: () => layouts[Symbol.dispose]() };
   }
 
   step(one: Case, part: Part): void {
@@ -120,7 +125,9 @@ export class ExpertCases implements ScheduleMachine<Part, Case> {
     const matrices = expertMatrices(random, spec.format, [experts, outFeatures, inFeatures]);
     const chosen = anyIds(random, spec, one.routed);
     const wrong = chosen.findIndex((id) => id < 0 || id >= experts);
-    const [placed, weight] = [layouts.rows("x", dtype, x), matrices.place(layouts)];
+    const [placed, stacked] = [layouts.rows("x", dtype, x), matrices.place(layouts)];
+    using pieces = this.#pieces(one, stacked.weight);
+    const weight = pieces === undefined ? stacked : { ...stacked, weight: pieces };
     const ids = this.#device.tensor("id32", [tokens, k]).copyFrom(chosen);
     const out = layouts.out("out", spec.out, [tokens, k, outFeatures]);
     const failed = this.#failing(this.product({ x: placed, ...weight, ids, out }));
@@ -143,10 +150,19 @@ export class ExpertCases implements ScheduleMachine<Part, Case> {
       }
       const alone = this.#device.tensor(spec.out, [1, outFeatures]);
       const own = spec.ranked ? placed.slice(token, token + 1).view({ offset: rank * placed.strides[1]!, shape: [1, inFeatures] }) : placed.slice(token, token + 1);
-      this.#run(linear({ x: own, ...matrices.of(weight, chosen[row]!), out: alone }));
+      this.#run(linear({ x: own, ...matrices.of(stacked, chosen[row]!), out: alone }));
       same(`row ${row} and linear`, mine, alone.toFloat32());
     }
     if (tokens > 0) this.#partOf(random, { x: placed, ...weight, ids, out }, got);
+  }
+
+  /** The matrices as pieces of files, if the case has some. */
+  #pieces({ spec: { files }, seed, folder, counts }: Case, weight: Tensor): Tensor | undefined {
+    if (files === 0) return undefined;
+    counts.add("in pieces of files");
+    mkdirSync(folder, { recursive: true });
+    const paths = Array.from({ length: files }, (_, i) => join(folder, `experts-${i}`));
+    return inPieces(this.#device, weight, new Random(seed + 2), { paths, remainder: seed % 4 });
   }
 
   /** Some of the tokens have the bits that they have among all. */

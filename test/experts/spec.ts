@@ -32,6 +32,8 @@ export interface Spec {
   readonly residual: "none" | "apart" | "out";
   /** Whether tensors have gaps between their rows. */
   readonly strided: boolean;
+  /** Files that the experts' matrices are pieces of; 0 if they stand one after another in memory. */
+  readonly files: number;
 }
 
 /** Multiply-adds and weights of a case, at most: float64 in JavaScript takes a few nanoseconds for each. */
@@ -62,6 +64,7 @@ export function anySpec(random: Random): Spec {
     shared: random.pick(["none", "whole", "gated"]),
     residual: random.pick(["none", "apart", "out"]),
     strided: random.uniform() < 0.7,
+    files: random.uniform() < 0.2 ? 1 + random.below(4) : 0,
   };
 }
 

@@ -79,16 +79,29 @@ const changes = {
 type Name = keyof typeof changes;
 const weights: Readonly<Record<Name, number>> = { field: 8, bit: 4, number: 2, cut: 1, lengthen: 1, remove: 1, repeat: 1, data: 1 };
 
+/** A file that is changed. */
+interface Base {
+  readonly bytes: Uint8Array<ArrayBuffer>;
+  readonly plain: PlainFile;
+}
+
+function baseOf(blocks: boolean): Base {
+  const bytes = ggufBytes(tinyGguf(1, blocks));
+  return { bytes, plain: readPlain(bytes) };
+}
+
 /** One file and its changes. */
 class Changed implements Disposable {
   readonly lines: string[] = [];
   bytes: Uint8Array<ArrayBuffer>;
   readonly path: string;
   readonly counts: Counts;
+  readonly base: PlainFile;
 
-  constructor(base: Uint8Array<ArrayBuffer>, folder: string, counts: Counts) {
+  constructor({ bytes, plain }: Base, folder: string, counts: Counts) {
     mkdirSync(folder, { recursive: true });
-    this.bytes = base.slice();
+    this.bytes = bytes.slice();
+    this.base = plain;
     this.path = join(folder, "model.gguf");
     this.counts = counts;
   }
@@ -101,8 +114,8 @@ export class GgufFiles implements ScheduleMachine<Call<Name>, Changed> {
   readonly reference = "the model";
   readonly repeatable = true;
   readonly #device: Device;
-  readonly #base = ggufBytes(tinyGguf());
-  readonly #plain = readPlain(this.#base);
+  /** Of floats, and of ggml's types of blocks. */
+  readonly #bases = { floats: baseOf(false), blocks: baseOf(true) };
   #programs = 0;
   #baseline = 0;
 
@@ -110,21 +123,18 @@ export class GgufFiles implements ScheduleMachine<Call<Name>, Changed> {
     this.#device = device;
   }
 
-  /** Bytes of the unchanged file. */
-  get baseBytes(): number {
-    return this.#base.length;
-  }
-
   make(random: Random): readonly Call<Name>[] {
     return anyCalls(random, weights, 1 + random.below(3));
   }
 
-  begin(_seed: number, folder: string, counts: Counts): Changed {
-    return new Changed(this.#base, folder, counts);
+  begin(seed: number, folder: string, counts: Counts): Changed {
+    const kind = new Random(seed).below(2) === 0 ? "floats" : "blocks";
+    counts.add(`files of ${kind}`);
+    return new Changed(this.#bases[kind], folder, counts);
   }
 
   step(file: Changed, { name, seed }: Call<Name>): void {
-    file.bytes = changes[name](file.bytes, new Random(seed), this.#plain);
+    file.bytes = changes[name](file.bytes, new Random(seed), file.base);
     file.lines.push(`${name} ${seed}`);
     file.counts.add(`changes by ${name}`);
   }

@@ -4,8 +4,9 @@
  *
  * The ids of all texts in the metadata of a model's `expected.safetensors` must be equal. llama.cpp rounds activations to 8 bits, so
  * that its greedy tokens may go another way where the best logits are close, and from there on all do: the command prints how many
- * are equal, and expects all of them for the first prompt of `qwen35-q4_k_m`, whose logits are far apart. With `--floats` both read
- * files whose blocks are the floats that they stand for: then llama.cpp rounds nothing but keys and values.
+ * are equal and how much less likely the first other one is here, in standard deviations of the logits. It expects all of them for the
+ * first prompt of `qwen35-q4_k_m`, whose logits are far apart, and elsewhere another token only within `closeLogits`. With `--floats`
+ * both read files whose blocks are the floats that they stand for: then llama.cpp rounds nothing but keys and values.
  */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { cpus, tmpdir } from "node:os";
@@ -26,20 +27,34 @@ interface Tokens {
   readonly prompts: readonly (readonly number[])[];
 }
 
-/** The library's tokens. */
-async function ours(device: Device, file: string, texts: readonly string[], prompts: readonly Int32Array[], count: number): Promise<Tokens> {
+/** Standard deviations of the logits by which rounded activations may turn two of them around, and rounded keys and values. */
+const closeLogits = { blocks: 1, floats: 0.05 };
+
+/** The library's tokens, and the logits that each was chosen from. */
+async function ours(device: Device, file: string, texts: readonly string[], prompts: readonly Int32Array[], count: number): Promise<Tokens & { readonly logits: readonly (readonly Float32Array[])[] }> {
   using model = await LanguageModel.load(device, file, { states: 1, pages: 16 });
   const ofPrompts: number[][] = [];
+  const logits: Float32Array[][] = [];
   for (const prompt of prompts) {
     using sequence = model.sequence();
     const chosen: number[] = [];
+    const all: Float32Array[] = [];
     for (let tokens: Int32Array | number[] = prompt; chosen.length < count; tokens = chosen.slice(-1)) {
       const [result] = await model.run([{ sequence, tokens }]);
       chosen.push(largest(result!.logits));
+      all.push(result!.logits.slice());
     }
     ofPrompts.push(chosen);
+    logits.push(all);
   }
-  return { texts: texts.map((text) => model.text.encode(text)), prompts: ofPrompts };
+  return { texts: texts.map((text) => model.text.encode(text)), prompts: ofPrompts, logits };
+}
+
+/** How far a token's logit is below the largest, in standard deviations. */
+function gapOf(logits: Float32Array, token: number): number {
+  const mean = logits.reduce((sum, value) => sum + value, 0) / logits.length;
+  const variance = logits.reduce((sum, value) => sum + (value - mean) ** 2, 0) / logits.length;
+  return (logits[largest(logits)]! - logits[token]!) / Math.sqrt(variance);
 }
 
 /** llama.cpp's. */
@@ -72,12 +87,13 @@ for (const folder of folders) {
   const mine = await ours(device, file, texts, prompts, count);
   const other = await theirs(client, file, { texts, prompts: prompts.map((prompt) => [...prompt]), count });
   const same = mine.texts.filter((ids, i) => ids.join() === other.texts[i]!.join()).length;
-  const equal = mine.prompts.map((tokens, i) => {
+  const found = mine.prompts.map((tokens, i) => {
     const at = tokens.findIndex((token, k) => token !== other.prompts[i]![k]);
-    return at < 0 ? tokens.length : at;
+    return at < 0 ? { equal: tokens.length, gap: 0 } : { equal: at, gap: gapOf(mine.logits[i]![at]!, other.prompts[i]![at]!) };
   });
-  console.log(`${basename(folder)}: ids of ${same} of ${texts.length} texts; greedy tokens of ${count} until the first other one: ${equal.join(", ")}`);
-  failed ||= same < texts.length || (basename(folder) === "qwen35-q4_k_m" && equal[0]! < count);
+  const told = found.map(({ equal, gap }) => (equal === count ? `${equal}` : `${equal} (then one ${gap.toFixed(3)} below)`));
+  console.log(`${basename(folder)}: ids of ${same} of ${texts.length} texts; greedy tokens of ${count} until the first other one: ${told.join(", ")}`);
+  failed ||= same < texts.length || found.some(({ gap }) => !(gap <= closeLogits[floats ? "floats" : "blocks"])) || (basename(folder) === "qwen35-q4_k_m" && found[0]!.equal < count);
 }
 console.log(failed ? "llama.cpp gives other tokens." : "llama.cpp gives the same tokens as far as its activations allow.");
 process.exit(failed ? 1 : 0);

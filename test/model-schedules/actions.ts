@@ -49,7 +49,7 @@ function entryOf(schedule: Schedule, random: Random, reader: Reader, long: boole
   const tokens = schedule.text(random, count);
   const wanted = logits ?? random.pick(["last", "last", "all", "none"] as const);
   const form = random.below(3);
-  return { sequence: reader.sequence, tokens: form === 0 ? Int32Array.from(tokens) : form === 1 ? Uint32Array.from(tokens) : tokens, logits: wanted };
+  return { sequence: reader.sequence, tokens: form === 0 ? Int32Array.from(tokens) : form === 1 ? Uint32Array.from(tokens) : tokens, logits: wanted, role: schedule.role(random) };
 }
 
 /** Chooses a batch of up to `most` sequences. */
@@ -61,7 +61,7 @@ function plan(schedule: Schedule, random: Random, most: number, logits?: WantedL
   const entries: BatchEntry[] = [];
   for (const reader of chosen) {
     const entry = single
-      ? reader.tokens.length < longestText ? { sequence: reader.sequence, tokens: schedule.text(random, 1), logits: logits ?? "last" } as const : undefined
+      ? reader.tokens.length < longestText ? { sequence: reader.sequence, tokens: schedule.text(random, 1), logits: logits ?? "last", role: schedule.role(random) } as const : undefined
       : entryOf(schedule, random, reader, long, logits);
     if (entry === undefined) continue;
     readers.push(reader);
@@ -71,7 +71,7 @@ function plan(schedule: Schedule, random: Random, most: number, logits?: WantedL
 }
 
 function told({ entries, readers }: Planned): string {
-  return entries.map(({ tokens, logits }, i) => `s${readers[i]!.id} + ${tokens.length > 12 ? `${tokens.length} tokens` : `[${[...tokens].join()}]`} ${logits}`).join(", ");
+  return entries.map(({ tokens, logits, role }, i) => `s${readers[i]!.id} + ${tokens.length > 12 ? `${tokens.length} tokens` : `[${[...tokens].join()}]`} ${role} ${logits}`).join(", ");
 }
 
 /** Whether a batch may run out of pages: it cannot if each of its sequences could have one page too many. */

@@ -6,6 +6,8 @@ import { join, resolve } from "node:path";
 import type { Device, FloatDType } from "../../lib/index.ts";
 import { LanguageModel } from "../../lib/model.ts";
 import { memoryOf } from "../../lib/model/model-memory.ts";
+import { loadedFor } from "../support/roles.ts";
+import type { Products } from "../support/roles.ts";
 import { tinyExperts, tinyModel, writeTinyModel } from "../support/model-folders.ts";
 import type { TinyModel } from "../support/model-folders.ts";
 
@@ -41,7 +43,9 @@ function formsOf(folder: string): Form[] {
   const pure = tiny("no-attention", { layers: "gg", convWidth: 2 }, 4);
   const mixture = tiny("mixture", { experts: tinyExperts }, 5);
   const manyExperts = tiny("many-experts", { dtype: "bf16", layers: "ga", experts: { ...tinyExperts, count: 19, perToken: 6, normalized: false, dense: [] } }, 6);
+  const micro = tiny("micro-scaled", { micro: true, layers: "gag", hidden: 64, intermediate: 96, heads: 3, kvHeads: 1, valueDim: 16, tied: true }, 7);
   const quantised = join(golden, "qwen3_5-mlx-mixed");
+  const gguf = join(golden, "qwen35-q4_k_m");
   const normedAfter = join(golden, "olmo_hybrid");
   const quantisedExperts = join(golden, "qwen3_5_moe-mlx");
   return [
@@ -56,6 +60,21 @@ function formsOf(folder: string): Form[] {
     { folder: mixture, dtype: "f32", pageDtype: "f32", pageTokens: 7, pages: 40, states: 6, batchTokens: 24 },
     { folder: manyExperts, dtype: "bf16", pageDtype: "bf16", pageTokens: 16, pages: 90, states: 6, batchTokens: 40 },
     { folder: quantisedExperts, dtype: "f32", pageDtype: "f32", pageTokens: 8, pages: 30, states: 5, batchTokens: 32 },
+    { folder: micro, dtype: "f32", pageDtype: "f16", pageTokens: 5, pages: 60, states: 6, batchTokens: 30 },
+    { folder: gguf, dtype: "f32", pageDtype: "f32", pageTokens: 8, pages: 30, states: 5, batchTokens: 32 },
+  ];
+}
+
+/** Models with packed weights, for int8 activations. */
+function packedForms(): Form[] {
+  const of = (name: string, form: Omit<Form, "folder">): Form => ({ folder: join(golden, name), ...form });
+  return [
+    of("qwen3_5-mlx-mixed", { dtype: "f32", pageDtype: "f32", pageTokens: 8, pages: 30, states: 5, batchTokens: 32 }),
+    of("qwen3_5-mlx-4bit", { dtype: "f32", pageDtype: "bf16", pageTokens: 64, pages: 60, states: 5, batchTokens: 512 }),
+    of("qwen35-q8_0", { dtype: "f16", pageDtype: "f16", pageTokens: 3, pages: 70, states: 6, batchTokens: 33 }),
+    of("qwen35-q4_k_m", { dtype: "f32", pageDtype: "f32", pageTokens: 1, pages: 150, states: 7, batchTokens: 9 }),
+    of("qwen3_5_moe-mlx", { dtype: "f32", pageDtype: "f32", pageTokens: 7, pages: 40, states: 6, batchTokens: 24 }),
+    of("qwen35moe-q4_k_m", { dtype: "bf16", pageDtype: "bf16", pageTokens: 16, pages: 90, states: 6, batchTokens: 40 }),
   ];
 }
 
@@ -63,19 +82,20 @@ function formsOf(folder: string): Form[] {
 export const longestText = 1200;
 
 /** Opens all models. */
-export async function openFixtures(device: Device, folder: string): Promise<Fixture[]> {
+export async function openFixtures(device: Device, folder: string, products: Products = "exact"): Promise<Fixture[]> {
   const fixtures: Fixture[] = [];
-  for (const { folder: path, dtype, pageDtype, pageTokens, pages, states, batchTokens } of formsOf(folder)) {
+  for (const { folder: path, dtype, pageDtype, pageTokens, pages, states, batchTokens } of products === "int8" ? packedForms() : formsOf(folder)) {
     const model = await LanguageModel.load(device, path, {
       states,
       pages: { count: pages, tokens: pageTokens, dtype: pageDtype },
       dtype,
       batchTokens,
+      ...loadedFor(products),
     });
     const room = { count: Math.ceil(longestText / 128), tokens: 128, dtype: pageDtype };
-    const cold = await LanguageModel.load(device, path, { states: 1, pages: room, dtype, batchTokens: 2048 });
+    const cold = await LanguageModel.load(device, path, { states: 1, pages: room, dtype, batchTokens: 2048, ...loadedFor(products) });
     poison(model);
-    const name = `${path.slice(path.lastIndexOf("/") + 1)}, ${dtype}, ${pages} pages of ${pageTokens} ${pageDtype}, ${batchTokens} tokens a pass`;
+    const name = `${path.slice(path.lastIndexOf("/") + 1)}, ${dtype}, ${pages} pages of ${pageTokens} ${pageDtype}, ${batchTokens} tokens a pass${products === "exact" ? "" : `, ${products}`}`;
     fixtures.push({ name, model, cold, long: pages * pageTokens > longestText });
   }
   return fixtures;

@@ -2,6 +2,7 @@
 import type { Device } from "../../lib/index.ts";
 import { anyCalls } from "../support/schedules.ts";
 import type { Call, Counts, ScheduleMachine } from "../support/schedules.ts";
+import type { Products } from "../support/roles.ts";
 import { Random } from "../support/random.ts";
 import { actions, weights } from "./actions.ts";
 import { openFixtures } from "./fixtures.ts";
@@ -20,9 +21,9 @@ export class ModelSchedules implements ScheduleMachine<Call<Name>, Schedule>, Di
     this.fixtures = fixtures;
   }
 
-  /** Opens all models; tiny ones are written to `folder`. */
-  static async open(device: Device, folder: string): Promise<ModelSchedules> {
-    return new ModelSchedules(await openFixtures(device, folder));
+  /** Opens all models; tiny ones are written to `folder`. With int8 activations other models, of packed weights. */
+  static async open(device: Device, folder: string, products: Products = "exact"): Promise<ModelSchedules> {
+    return new ModelSchedules(await openFixtures(device, folder, products));
   }
 
   get models(): readonly string[] {

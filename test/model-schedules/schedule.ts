@@ -1,10 +1,12 @@
 /** One schedule: sequences, the tokens that each has read, and their logits. */
 import { expectCode } from "./codes.ts";
-import type { BatchEntry, RunResult, Sequence } from "../../lib/model.ts";
+import type { BatchEntry, RunResult, Sequence, TokenRole } from "../../lib/model.ts";
 import { bitsEqual } from "../../lib/cli/verify/compare.ts";
 import { firstDifference } from "../support/difference.ts";
 import { sequenceFrom, snapshotOf } from "../../lib/model/snapshot.ts";
 import type { SequenceSnapshot } from "../../lib/model/snapshot.ts";
+import { memoryOf } from "../../lib/model/model-memory.ts";
+import { ofRole, runsOf } from "../support/roles.ts";
 import type { Random } from "../support/random.ts";
 import { Difference } from "../support/schedules.ts";
 import type { Counts } from "../support/schedules.ts";
@@ -14,7 +16,7 @@ import type { Fixture } from "./fixtures.ts";
 export interface Reader {
   readonly id: number;
   readonly sequence: Sequence;
-  /** All tokens that it has read. */
+  /** All tokens that it has read, by {@link ofRole}. */
   readonly tokens: number[];
   /** Logits after some of them, by the number of tokens read. Shared with its parent up to the fork. */
   readonly answers: Map<number, Float32Array>;
@@ -58,7 +60,10 @@ export class Schedule implements Disposable {
 
   /** Notes that a batch was committed. */
   committed({ entries, readers }: Planned): void {
-    for (const [i, reader] of readers.entries()) reader.tokens.push(...entries[i]!.tokens);
+    for (const [i, reader] of readers.entries()) {
+      const { tokens, role = "read" } = entries[i]!;
+      reader.tokens.push(...ofRole(this.fixture.model, role, [...tokens]));
+    }
     for (const { sequence, tokens, id } of this.readers) {
       if (sequence.tokens !== tokens.length) throw new Difference(`s${id} says it has ${sequence.tokens} tokens, not ${tokens.length}`);
     }
@@ -91,8 +96,12 @@ export class Schedule implements Disposable {
     const { cold } = this.fixture;
     const { vocabSize } = cold.config;
     using sequence = cold.sequence();
-    const [result] = await cold.run([{ sequence, tokens, logits: "all" }]);
-    const { logits } = result!;
+    const logits = new Float32Array(tokens.length * vocabSize);
+    for (const { role, tokens: some } of runsOf(tokens)) {
+      const before = sequence.tokens * vocabSize;
+      const [result] = await cold.run([{ sequence, tokens: some, role, logits: "all" }]);
+      logits.set(result!.logits, before);
+    }
     for (const [count, answer] of answers) {
       const row = logits.subarray((count - 1) * vocabSize, count * vocabSize);
       this.count("rows compared");
@@ -121,6 +130,11 @@ export class Schedule implements Disposable {
 
   restore(snapshot: SequenceSnapshot, { tokens, answers }: Reader): Reader {
     return this.add(sequenceFrom(this.fixture.model, snapshot), tokens, answers);
+  }
+
+  /** A random role where bits depend on it. */
+  role(random: Random): TokenRole {
+    return memoryOf(this.fixture.model).byRole ? random.pick(["read", "generated"]) : "read";
   }
 
   /** Tokens of a random text. */

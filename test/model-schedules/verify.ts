@@ -2,6 +2,8 @@
 import { entryOf } from "../../lib/model/batch.ts";
 import { memoryOf } from "../../lib/model/model-memory.ts";
 import { verificationOf } from "../../lib/model/run-result.ts";
+import type { TokenRole } from "../../lib/model.ts";
+import { ofRole } from "../support/roles.ts";
 import type { Random } from "../support/random.ts";
 import { longestText } from "./fixtures.ts";
 import { Difference } from "../support/schedules.ts";
@@ -11,16 +13,18 @@ interface Guess {
   readonly reader: Reader;
   readonly tokens: readonly number[];
   readonly drafts: number;
+  readonly role: TokenRole;
 }
 
 function guessOf(schedule: Schedule, random: Random, reader: Reader): Guess {
   const certain = random.below(3) === 0 ? 1 + random.below(20) : 1;
   const drafts = random.below(4) === 0 ? 0 : 1 + random.below(8);
-  return { reader, tokens: schedule.text(random, certain + drafts), drafts };
+  // Guesses are generated, and follow tokens of their own role.
+  return { reader, tokens: schedule.text(random, certain + drafts), drafts, role: drafts > 0 ? "generated" : schedule.role(random) };
 }
 
 /** Adds an entry's results to its reader's history. */
-function keep(schedule: Schedule, random: Random, { reader, tokens, drafts }: Guess, logits: Float32Array, end: ReturnType<typeof verificationOf>): void {
+function keep(schedule: Schedule, random: Random, { reader, tokens, drafts, role }: Guess, logits: Float32Array, end: ReturnType<typeof verificationOf>): void {
   const { vocabSize } = schedule.fixture.model.config;
   const certain = tokens.length - drafts;
   const had = reader.tokens.length;
@@ -39,7 +43,7 @@ function keep(schedule: Schedule, random: Random, { reader, tokens, drafts }: Gu
   for (let row = 0; row <= accepted; row++) {
     reader.answers.set(had + certain + row, logits.slice(row * vocabSize, (row + 1) * vocabSize));
   }
-  reader.tokens.push(...tokens.slice(0, certain + accepted));
+  reader.tokens.push(...ofRole(schedule.fixture.model, role, tokens.slice(0, certain + accepted)));
 }
 
 /** Some sequences verify, others read: if pages are short the guesses give way. */
@@ -53,8 +57,8 @@ export async function verify(schedule: Schedule, random: Random): Promise<void> 
   const pagesOf = (tokens: number) => Math.ceil(tokens / model.pageTokens);
   const needed = guesses.reduce((sum, { reader, tokens, drafts }) => sum + pagesOf(reader.tokens.length + tokens.length - drafts) - pagesOf(reader.tokens.length) + 1, 0);
   if (guesses.length === 0 || (needed > model.freePages && model.pages > 0)) return;
-  schedule.lines.push(`verify ${guesses.map(({ reader, tokens, drafts }) => `s${reader.id} + [${tokens.join()}], ${drafts} of them guesses`).join("; ")}`);
-  const entries = guesses.map(({ reader: { sequence }, tokens, drafts }) => entryOf({ sequence, tokens }, drafts));
+  schedule.lines.push(`verify ${guesses.map(({ reader, tokens, drafts, role }) => `s${reader.id} + [${tokens.join()}], ${drafts} of them guesses, ${role}`).join("; ")}`);
+  const entries = guesses.map(({ reader: { sequence }, tokens, drafts, role }) => entryOf({ sequence, tokens, role }, drafts));
   const results = await memoryOf(model).run("test", entries);
   const rows = results.map(({ logits }) => logits.slice());
   for (const [i, guess] of guesses.entries()) keep(schedule, random, guess, rows[i]!, verificationOf(results[i]!));

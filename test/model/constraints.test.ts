@@ -250,6 +250,12 @@ describe.each([["json", true], ["json", false], ["xml", true], ["xml", false]] a
         expect(toolCalls.length).toBeGreaterThan(0);
         for (const call of toolCalls) expect([call, parameters(call.name)(call.arguments)]).toEqual([call, true]);
       }
+      using either = session.fork();
+      const { toolCalls, content, end } = await either.answer({ schema: { enum: ["rain", 7] }, toolChoice: "auto", temperature: 1.3, seed, drafts: seed % 2 === 0, maxTokens: 160 });
+      if (end !== "length" && toolCalls.length === 0) expect(["rain", 7]).toContain(JSON.parse(content));
+      if (end !== "length") for (const call of toolCalls) expect([call, parameters(call.name)(call.arguments), content.trim()]).toEqual([call, true, ""]);
+      using value = session.fork();
+      expect(["rain", 7]).toContain(JSON.parse((await value.answer({ schema: { enum: ["rain", 7] }, toolChoice: "none", temperature: 1.3, seed, maxTokens: 160 })).content));
       using none = session.fork();
       // Without the choice these biases begin a call.
       const begins = asTokens ? { 501: -5, 502: 60 } : {};

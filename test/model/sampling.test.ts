@@ -17,9 +17,13 @@ import { greedy, settingsOf } from "../../lib/model/sampling/settings.ts";
 import type { SamplingSettings } from "../../lib/model/sampling/settings.ts";
 import { weightOfTopP } from "../../lib/model/sampling/top-p.ts";
 import { thrownBy } from "../support/devices.ts";
+import { scratch } from "../support/files.ts";
+import { ggufFiles, text, valued } from "../support/gguf-cases.ts";
+import type { Values } from "../support/gguf-cases.ts";
 import { Random } from "../support/random.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "gated-delta-sampling-"));
+const fileOf = ggufFiles(scratch());
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 describe("random numbers", () => {
@@ -357,5 +361,19 @@ describe("options", () => {
     expect(read(`{}`)).toEqual({});
     for (const wrong of [`{ "temperature": "hot" }`, `{ "top_p": 2 }`, `{ "top_k": -1 }`, `[]`, `{`]) expect(() => read(wrong)).toThrow(FileError);
     expect(() => read(`{ "top_p": 2 }`)).toThrow(/top_p: a number above 0, at most 1.*2/);
+    // Only GGUF files have the like of it.
+    expect(read(`{ "top_p": 0.5, "repetition_window": 64 }`)).toEqual({ topP: 0.5 });
+  });
+
+  test("general.sampling in a GGUF file", () => {
+    const f32 = (value: number) => ({ type: "f32", value }) as const;
+    const i32 = (value: number) => ({ type: "i32", value }) as const;
+    const readGguf = (values: Values) => readModelSampling(fileOf(valued(Object.fromEntries(Object.entries(values).map(([key, value]) => [`general.sampling.${key}`, value])))));
+    expect(readGguf({})).toEqual({});
+    expect(readGguf({ temp: f32(0.7), top_k: i32(20), top_p: f32(0.8), min_p: f32(0) })).toEqual({ temperature: 0.7, topK: 20, topP: 0.8, minP: 0 });
+    expect(readGguf({ top_k: i32(-1), penalty_repeat: f32(1.05), penalty_last_n: i32(64) })).toEqual({ topK: 0, repetitionPenalty: 1.05, repetitionWindow: 64 });
+    expect(readGguf({ penalty_repeat: f32(1.05), penalty_last_n: i32(0) })).toEqual({ repetitionPenalty: 1 });
+    expect(readGguf({ penalty_repeat: f32(1.05), penalty_last_n: i32(-1) })).toEqual({ repetitionPenalty: 1.05 });
+    for (const wrong of [{ temp: text("hot") }, { top_p: f32(2) }, { top_k: f32(1.5) }, { temp: f32(NaN) }]) expect(() => readGguf(wrong)).toThrow(FileError);
   });
 });

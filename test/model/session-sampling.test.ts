@@ -16,6 +16,8 @@ const ascending: LogitsProcessor = (logits, tokens) => void (logits[(tokens.at(-
 const alone: LogitsProcessor = (logits) => logits.forEach((logit, id) => (logits[id] = logit * 0.75));
 
 const kinds: readonly [string, GenerateOptions][] = [
+  ["nothing", {}],
+  ["the most likely tokens", { temperature: 1.4, topK: 12, topP: 0.9, minP: 0.02, seed: 6 }],
   ["penalties", { temperature: 1, seed: 3, presencePenalty: 1.5, frequencyPenalty: 0.5, repetitionPenalty: 1.2, repetitionWindow: 5 }],
   ["greedy penalties", { presencePenalty: 0.5, frequencyPenalty: 2, repetitionPenalty: 1.3, repetitionWindow: 1 }],
   ["biases", { temperature: 2, topP: 0.9, seed: 8, logitBias: { 3: 4, 7: -Infinity, 20: -100, 21: 3.5 } }],

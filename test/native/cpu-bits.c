@@ -172,10 +172,27 @@ static gd_cpu_matrix any_blocks(int64_t rows, int64_t columns) {
   return matrix;
 }
 
+/* A matrix of small floats with a scale of one byte. Bytes lack a bit, without which neither is NaN. */
+static gd_cpu_matrix any_micro(int64_t rows, int64_t columns) {
+  enum { FIRST = GD_CPU_FORMAT_MXFP4, LAST = GD_CPU_FORMAT_NVFP4 };
+  gd_cpu_matrix matrix = {.format = FIRST + draw(LAST - FIRST + 1), .dtype = GD_CPU_U8};
+  int i = 0;
+  while (formats[i].format != matrix.format) i++;
+  int64_t groups = (columns + formats[i].elements - 1) / formats[i].elements;
+  matrix.columns = groups * formats[i].elements;
+  matrix.values = arena + used;
+  for (int64_t k = 0; k < rows * groups * formats[i].bytes; k++) arena[used++] = (char)(draw(256) & ~0x08u);
+  used = (used + 63) & ~(size_t)63;
+  matrix.scales = arena + used;
+  for (int64_t k = 0; k < rows * groups; k++) arena[used++] = (char)(100 + draw(26));
+  used = (used + 63) & ~(size_t)63;
+  return matrix;
+}
+
 /* A matrix of any form; a packed one has columns for two groups of any size, or many. */
 static gd_cpu_matrix any_matrix(int64_t rows, int64_t columns) {
   static const uint32_t all_bits[] = {0, 2, 3, 4, 5, 6, 8};
-  if (draw(3) == 0) return any_blocks(rows, columns);
+  if (draw(3) == 0) return draw(3) ? any_blocks(rows, columns) : any_micro(rows, columns);
   gd_cpu_matrix matrix = {.columns = columns};
   int64_t bits = all_bits[draw(7)];
   if (bits == 0) {
@@ -206,6 +223,38 @@ static void any_linear(void) {
     .out = tensor(any_type(), rows, 1, outputs, 0, 1)};
   if (draw(2)) op.residual = tensor(any_type(), rows, 1, outputs, -1, 1);
   TABLE.linear(&op, 0, gd_cpu_linear_items(&op), scratch, &stop);
+}
+
+/* linear and expert_linear with int8 activations. */
+static void any_int8(void) {
+  static _Alignas(64) char values[1 << 18];
+  static float factors[3][1 << 13];
+  int64_t rows = draw(2) ? 1 : 1 + draw(20), outputs = 1 + draw(80), chosen = 1 + draw(3);
+  gd_cpu_matrix weight = any_matrix(2 * outputs, 1 + draw(draw(4) ? 300 : 2500));
+  gd_cpu_int8_form form = gd_cpu_int8_form_of(weight.format);
+  if (form.group == 0) return any_int8();
+  gd_cpu_int8_rows rounded = {
+    .rows = rows, .columns = weight.columns, .ranks = 1, .x = tensor(any_type(), rows, 1, weight.columns, -1, 1), .form = form,
+    .stride = gd_cpu_int8_stride(weight.columns, form), .groups = weight.columns / form.group, .values = (int8_t *)values,
+    .scales = factors[0], .sums = factors[1], .starts = (int32_t *)factors[2], .shared = chosen};
+  if (rounded.stride * rows > (int64_t)sizeof values || rounded.groups * rows + 16 > 1 << 13) return any_int8();
+  TABLE.int8_rows(&rounded, 0, rows, scratch, &stop);
+  gd_cpu_linear op = {
+    .rows = rows, .out_features = outputs, .weight = weight, .x = rounded.x, .out = tensor(any_type(), rows, 1, outputs, 0, 1),
+    .rounded = &rounded};
+  if (draw(2)) op.residual = tensor(any_type(), rows, 1, outputs, -1, 1);
+  TABLE.int8_linear(&op, 0, gd_cpu_linear_items(&op), scratch, &stop);
+  int32_t ids[60], copy[60], places[60];
+  int64_t counts[3], wrong;
+  gd_cpu_expert_group groups[3];
+  for (int64_t i = 0; i < rows * chosen; i++) ids[i] = (int32_t)draw(2);
+  gd_cpu_expert_linear experts = {.linear = op, .groups = groups};
+  experts.linear.residual.data = NULL;
+  experts.linear.out = tensor(any_type(), rows, chosen, outputs, 0, 1);
+  experts.linear.places = places;
+  experts.linear.ranks = chosen;
+  experts.group_count = gd_cpu_expert_groups(ids, rows * chosen, 2, counts, copy, places, groups, &wrong);
+  TABLE.int8_expert_linear(&experts, 0, experts.group_count * gd_cpu_expert_linear_items(&experts), scratch, &stop);
 }
 
 static void any_mlp(void) {
@@ -275,14 +324,14 @@ static void print(const char *text, size_t size);
 static int run(void) {
   static const char digits[] = "0123456789abcdef";
   static void (*const cases[])(void) = {any_delta, any_conv, any_norm, any_linear, any_step, any_commit,
-                                       any_chunked, any_mlp, any_experts};
-  static const char names[] = "dcnlskxme";
+                                       any_chunked, any_mlp, any_experts, any_int8};
+  static const char names[] = "dcnlskxmei";
   if (gd_cpu_scratch_bytes() > SCRATCH) return 1;
   for (int i = 0; i < 200; i++) {
     used = 0;
-    cases[i % 9]();
+    cases[i % 10]();
     uint64_t hash = hash_of_arena();
-    char line[19] = {names[i % 9], ' '};
+    char line[19] = {names[i % 10], ' '};
     for (int d = 0; d < 16; d++) line[2 + d] = digits[hash >> (60 - 4 * d) & 15];
     line[18] = '\n';
     print(line, sizeof line);

@@ -4,7 +4,7 @@ import { causalConv1d as convOf } from "../reference/causal-conv1d.ts";
 import { gatedDelta as deltaOf } from "../reference/gated-delta.ts";
 import { convAdversarial, gatedDeltaAdversarial, longSequence } from "../support/adversarial.ts";
 import type { AdversarialCase } from "../support/adversarial.ts";
-import { onEachBackend } from "../support/backends.ts";
+import { onEachBackend, onOnly } from "../support/backends.ts";
 import type { Backend } from "../support/backends.ts";
 import { bounds } from "../../lib/cli/verify/compare.ts";
 import { expectNear, expectSameBits } from "../support/judge.ts";
@@ -29,7 +29,7 @@ onEachBackend("gatedDelta, adversarial", (backend) => {
   test.each(gatedDeltaAdversarial())("$name", (adversarial) => check(backend, adversarial, "recurrent"));
 });
 
-onEachBackend("gatedDelta chunked, adversarial", (backend) => {
+onOnly("cpu", "gatedDelta chunked, adversarial", (backend) => {
   test.each(gatedDeltaAdversarial())("$name", (adversarial) => check(backend, adversarial, "chunked"));
 });
 

@@ -61,6 +61,7 @@ const agrees: { readonly [Name in keyof Ops]: true } = {
   route: true satisfies Agrees<"route", api.RouteArguments>,
   expertLinear: true satisfies Agrees<"expertLinear", api.ExpertLinearArguments>,
   combineExperts: true satisfies Agrees<"combineExperts", api.CombineExpertsArguments>,
+  topK: true satisfies Agrees<"topK", api.TopKArguments>,
   copySlots: true satisfies Agrees<"copySlots", api.CopySlotsArguments>,
   commitGatedDelta: true satisfies Agrees<"commitGatedDelta", api.CommitGatedDeltaArguments>,
   commitCausalConv1d: true satisfies Agrees<"commitCausalConv1d", api.CommitCausalConv1dArguments>,

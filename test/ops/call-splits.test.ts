@@ -1,7 +1,7 @@
 /** A sequence has the same bits in one call and in many, in place and elsewhere, and after a fork. */
 import fc from "fast-check";
 import { test } from "bun:test";
-import { onEachBackend } from "../support/backends.ts";
+import { onEachBackend, onOnly } from "../support/backends.ts";
 import { convCalls, deltaCalls } from "../support/calls.ts";
 import { buildCausalConv1d, buildGatedDelta } from "../support/cases.ts";
 import type { BatchSpec, GatedDeltaSpec } from "../support/cases.ts";
@@ -44,20 +44,6 @@ onEachBackend("call splits", (backend) => {
         expectSameBits("state", got.state!, whole.state!);
       }
     });
-  });
-
-  test.each(["head", "key"] as const)("gatedDelta chunked, gates per %s: calls that end at multiples of 16 tokens are equal to one", (gateDims) => {
-    const lengths = [70, 16, 0, 33];
-    const batch = { lengths, rowsBeyond: 0, slots: 4, readSlots: [3, -1, 0, 2], writeSlots: [3, 1, 0, 2] };
-    const given = buildGatedDelta({ ...plainDelta, gateDims, batch });
-    const whole = runGatedDelta(device, given, allF32, { algorithm: "chunked" });
-    for (const inner of [[16], [32, 64], [16, 32, 48, 64], [48, 48]]) {
-      const calls = [...inner, Infinity].map((cut, call) =>
-        lengths.map((length, sequence) => ({ sequence, start: Math.min(inner[call - 1] ?? 0, length), end: Math.min(cut, length) })));
-      const got = deltaCalls(device, given, allF32, calls, "chunked");
-      expectSameBits("out", got.out, whole.out);
-      expectSameBits("state", got.state!, whole.state!);
-    }
   });
 
   test("causalConv1d: one call, token by token and any split are equal, whatever the state's dtype", () => {
@@ -158,5 +144,21 @@ onEachBackend("forks", ({ device }) => {
       expectSameBits(`state ${i}`, slotOf(forked.state!, 6, writeSlots[i]!), slotOf(got.state!, 6, 4));
       expectSameBits("prefix", slotOf(continued, 6, 3), slotOf(pool, 6, 2));
     });
+  });
+});
+
+onOnly("cpu", "gatedDelta chunked, cut into calls", ({ device }) => {
+  test.each(["head", "key"] as const)("gates per %s: calls that end at multiples of 16 tokens are equal to one", (gateDims) => {
+    const lengths = [70, 16, 0, 33];
+    const batch = { lengths, rowsBeyond: 0, slots: 4, readSlots: [3, -1, 0, 2], writeSlots: [3, 1, 0, 2] };
+    const given = buildGatedDelta({ ...plainDelta, gateDims, batch });
+    const whole = runGatedDelta(device, given, allF32, { algorithm: "chunked" });
+    for (const inner of [[16], [32, 64], [16, 32, 48, 64], [48, 48]]) {
+      const calls = [...inner, Infinity].map((cut, call) =>
+        lengths.map((length, sequence) => ({ sequence, start: Math.min(inner[call - 1] ?? 0, length), end: Math.min(cut, length) })));
+      const got = deltaCalls(device, given, allF32, calls, "chunked");
+      expectSameBits("out", got.out, whole.out);
+      expectSameBits("state", got.state!, whole.state!);
+    }
   });
 });

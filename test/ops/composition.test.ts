@@ -1,7 +1,7 @@
 /** A sequence has the same bits alone and in any batch. */
 import { test } from "bun:test";
 import type { BatchOptions } from "../reference/batch.ts";
-import { onEachBackend } from "../support/backends.ts";
+import { onEachBackend, onOnly } from "../support/backends.ts";
 import { buildCausalConv1d, buildGatedDelta, buildGatedDeltaStep } from "../support/cases.ts";
 import { expectSameBits } from "../support/judge.ts";
 import { forAll, specsFor, withPool } from "../support/property.ts";
@@ -134,7 +134,7 @@ onEachBackend("batch composition", (backend) => {
   });
 });
 
-onEachBackend("chunked", (backend) => {
+onOnly("cpu", "chunked", (backend) => {
   test("has the same bits alone, in another order and together", () => {
     forAll(backend, 60, specsFor.gatedDelta(backend).filter(withPool), (spec) => {
       const given = buildGatedDelta(spec);

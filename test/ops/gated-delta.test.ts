@@ -2,7 +2,7 @@ import { test } from "bun:test";
 import { gatedDelta } from "../../lib/index.ts";
 import { gatedDelta as referenceOf } from "../reference/gated-delta.ts";
 import type { GatedDeltaCase } from "../reference/gated-delta.ts";
-import { onEachBackend } from "../support/backends.ts";
+import { onEachBackend, onOnly } from "../support/backends.ts";
 import { buildGatedDelta } from "../support/cases.ts";
 import type { GatedDeltaSpec } from "../support/cases.ts";
 import { bounds } from "../../lib/cli/verify/compare.ts";
@@ -188,7 +188,7 @@ onEachBackend("gatedDelta", (backend) => {
   });
 });
 
-onEachBackend("chunked", (backend) => {
+onOnly("cpu", "chunked", (backend) => {
   test("is near float64 within its own bound; narrow results are rounded once", () => {
     forAll(backend, 150, specsFor.gatedDelta(backend), (spec) => {
       const given = buildGatedDelta(spec);

@@ -4,7 +4,7 @@ import { GatedDeltaNet } from "../../lib/index.ts";
 import type { GatedDeltaCase } from "../reference/gated-delta.ts";
 import { rounded } from "../reference/rounding.ts";
 import { rows } from "../reference/tensor.ts";
-import { onEachBackend } from "../support/backends.ts";
+import { onEachBackend, onOnly } from "../support/backends.ts";
 import type { Backend } from "../support/backends.ts";
 import { convCalls, deltaCalls } from "../support/calls.ts";
 import { bounds, relRms } from "../../lib/cli/verify/compare.ts";
@@ -108,7 +108,7 @@ onEachBackend("golden files", (backend) => {
   });
 });
 
-onEachBackend("golden files, chunked", ({ device }) => {
+onOnly("cpu", "golden files, chunked", ({ device }) => {
   test.each(goldenFiles("gated-delta").map(loadGatedDelta))("$name", (golden) => {
     const got = runGatedDelta(device, caseOf(golden), allF32, { algorithm: "chunked" });
     expectNear("golden gatedDelta, chunked: out", got.out, golden.out.data, bounds.chunked);

@@ -8,8 +8,8 @@ import { runProgram, testOps } from "../support/children.ts";
 
 /** The kernels that are built for each architecture, as GATED_DELTA_ISA names them. */
 const built: Readonly<Record<string, readonly string[]>> = {
-  x64: ["avx512bf16", "avx512", "avx2", "baseline"],
-  arm64: ["neon"],
+  x64: ["avx512bf16", "avx512vnni", "avx512", "avxvnni", "avx2", "baseline"],
+  arm64: ["neondot", "neon"],
 };
 
 /** Subjects that depend on how the kernels are compiled. */
@@ -31,6 +31,7 @@ const subjects = [
   "ggml",
   "golden",
   "instruction-sets",
+  "int8",
   "linear",
   "linear-quantised",
   "mapped-weights",
@@ -41,6 +42,7 @@ const subjects = [
   "slots",
   "step",
   "strides",
+  "top-k",
 ];
 
 /**
@@ -51,6 +53,9 @@ const between = { subjects: subjects.filter((subject) => subject !== "determinis
 
 /** avx512 and avx512bf16 are one text, compiled with one more flag: they differ in the rounding to bf16. */
 const rounding = { subjects: ["attention", "causal-conv", "dtypes", "embedding", "gated-rms-norm", "golden", "linear", "silu-mul"], pattern: between.pattern };
+
+/** These differ from the next set in the dot products of int8 activations alone. */
+const dots = { isas: ["avx512vnni", "avxvnni", "neondot"], subjects: ["int8", "instruction-sets"], pattern: "" };
 
 const forced = process.env["GATED_DELTA_ISA"];
 
@@ -89,7 +94,7 @@ if (forced === undefined) {
       test(
         isa,
         () => {
-          const run = isa === built[process.arch]?.at(-1) ? { subjects, pattern: "" } : isa === "avx512" && best === "avx512bf16" ? rounding : between;
+          const run = dots.isas.includes(isa) ? dots : isa === built[process.arch]?.at(-1) ? { subjects, pattern: "" } : isa === "avx512" && best === "avx512bf16" ? rounding : between;
           const passed = testOps(environment(isa), run.subjects, run.pattern);
           expect(passed).toBeGreaterThan(run.subjects.length); // it found the files
           console.log(`${isa}: ${passed} tests of the ops passed`);

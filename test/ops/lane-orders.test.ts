@@ -27,6 +27,7 @@ const choosing = [
   "ragged",
   "route",
   "step",
+  "top-k",
 ];
 
 /** Not the longest tests, which say nothing about order that the others do not. */

@@ -1,7 +1,7 @@
 /** `linear` with MLX's affine weights, and with a residual. */
 import fc from "fast-check";
 import { expect, test } from "bun:test";
-import { Device, add, linear } from "../../lib/index.ts";
+import { add, linear } from "../../lib/index.ts";
 import type { FloatDType, Op, Tensor } from "../../lib/index.ts";
 import { bounds } from "../../lib/cli/verify/compare.ts";
 import { linear as referenceOf } from "../reference/linear.ts";
@@ -15,6 +15,7 @@ import { onEachBackend } from "../support/backends.ts";
 import { fill } from "../support/cases.ts";
 import { expectNear, expectRounded, expectSameBits } from "../support/judge.ts";
 import { Layouts, download } from "../support/layouts.ts";
+import { linearByThreads } from "../support/linear-threads.ts";
 import { forAll } from "../support/property.ts";
 import { bitWidths, groupSizes, placeQuantised, randomQuantised } from "../support/quantised.ts";
 import { Random } from "../support/random.ts";
@@ -127,17 +128,7 @@ onEachBackend("linear of packed weights", (backend) => {
   if (backend.name === "cpu") test("any number of threads gives the same bits", () => {
     const random = new Random(9);
     for (const [rows, columns, features] of [[1, 512, 700], [130, 1152, 100], [40, 64, 17]] as const) {
-      const x = Float32Array.from({ length: rows * columns }, () => random.normal());
-      const { words, scales, biases } = randomQuantised(random, [features, columns], 4, 64, "f32");
-      const results = [1, 2, 3, 8].map((threads) => {
-        using other = Device.open({ backend: "cpu", threads });
-        const out = other.tensor("f32", [rows, features]);
-        const weight = other.tensor("u32", words.shape).copyFrom(words.data);
-        const group = { scales: other.tensor("f32", scales.shape).copyFrom(scales.data), biases: other.tensor("f32", biases.shape).copyFrom(biases.data) };
-        other.run(linear({ x: other.tensor("f32", [rows, columns]).copyFrom(x), weight, ...group, out }));
-        other.wait();
-        return out.toFloat32();
-      });
+      const results = linearByThreads(random, { rows, columns, features });
       for (const result of results) expectSameBits("out", result, results[0]!);
     }
   });

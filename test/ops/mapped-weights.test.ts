@@ -1,8 +1,8 @@
 /** Weights in a mapped file, at any byte of it: the bits of `linear` and `embedding` are those of aligned copies. */
 import fc from "fast-check";
 import { expect, test } from "bun:test";
-import { closeSync, openSync, writeFileSync } from "node:fs";
-import { embedding, expertLinear, linear, rmsNorm } from "../../lib/index.ts";
+import { closeSync, openSync, truncateSync, writeFileSync } from "node:fs";
+import { FileError, embedding, expertLinear, linear, rmsNorm } from "../../lib/index.ts";
 import type { DType, Device, FloatDType, Op, Tensor } from "../../lib/index.ts";
 import { dtypes } from "../../lib/tensor/dtype.ts";
 import { fileMapping } from "../../lib/tensor/mapped-storage.ts";
@@ -11,8 +11,10 @@ import { makeTensor } from "../../lib/tensor/tensor.ts";
 import { formats } from "../support/arbitraries.ts";
 import { onEachBackend } from "../support/backends.ts";
 import { scratch } from "../support/files.ts";
+import { expertMatrices } from "../support/experts.ts";
 import { expectSameBits } from "../support/judge.ts";
-import { bytesOf } from "../support/layouts.ts";
+import { Layouts, bytesOf } from "../support/layouts.ts";
+import { inPieces, mapPieces } from "../support/pieces.ts";
 import { forAll } from "../support/property.ts";
 import { bitWidths, groupSizes, randomQuantised } from "../support/quantised.ts";
 import { Random } from "../support/random.ts";
@@ -116,6 +118,32 @@ onEachBackend("weights in a mapped file", (backend) => {
     }
   });
 
+  test("matrices of experts in pieces of several files, in any order", () => {
+    const cases = [["affine4-g64", 4], ["affine3-g32", 1], ["affine8-g128", 2], ["q4_k", 3], ["q8_0", 2], ["bf16", 4], ["f16", 1], ["f32", 3]] as const;
+    for (const [format, files] of cases) {
+      for (const remainder of [0, 1, 2, 3]) {
+        const [experts, features, columns] = [7, 20, 256];
+        const matrices = expertMatrices(random, format, [experts, features, columns]);
+        using layouts = new Layouts(device);
+        const own = matrices.place(layouts);
+        using weight = inPieces(device, own.weight, random, { paths: Array.from({ length: files }, () => newPath("pieces")), remainder });
+        if (format === "bf16") expectSameBits("a copy", weight.toFloat32(), own.weight.toFloat32());
+        for (const tokens of [1, 9]) { // few rows, and many, which are sorted by expert
+          const x = floats("f32", [tokens, columns]);
+          const ids = device.tensorFrom("id32", [tokens, 3], Array.from({ length: 3 * tokens }, () => random.below(experts)));
+          const out = device.tensor("f32", [tokens, 3, features]);
+          const expected = outcome(out, expertLinear({ x, ids, ...own, out }));
+          expectSameBits(`${format} at ${remainder}`, outcome(out, expertLinear({ x, ids, ...own, weight, out })), expected);
+          using plan = device.plan((pass) => void pass.expertLinear({ x, ids, ...own, weight, out }));
+          out.data.fill(0);
+          plan.run();
+          device.wait();
+          expectSameBits(`${format} at ${remainder}, in a plan`, out.toFloat32(), expected);
+        }
+      }
+    }
+  });
+
   test("floats at any byte", () => {
     const cases = fc.record({ ...sizes, columns: fc.integer({ min: 1, max: 90 }), eights: fc.boolean(), weight: formats });
     forAll(backend, 150, cases, ({ rows, features, x: xFormat, shifts, columns, eights, weight: format }) => {
@@ -144,6 +172,62 @@ onEachBackend("weights in a mapped file", (backend) => {
         expectSameBits(`${format} ${dim}`, outcome(out, rmsNorm({ x, weight: inFile[0]!, out })), expected);
       }
     }
+  });
+
+  test("pieces are the weight of experts as a whole, and nothing else", () => {
+    const [experts, features, columns] = [5, 8, 16];
+    const own = floats("f32", [experts, features, columns]);
+    const paths = [newPath("pieces"), newPath("pieces")];
+    using weight = inPieces(device, own, random, { paths, remainder: 0 });
+    const x = floats("f32", [2, columns]);
+    const ids = device.tensorFrom("id32", [2, 1], [0, 4]);
+    const out = device.tensor("f32", [2, 1, features]);
+    const refused = (op: Op): unknown => {
+      try {
+        device.run(op);
+      } catch (error) {
+        return error;
+      }
+      return undefined;
+    };
+    const inOne = { code: "invalid-argument", argument: "weight", expected: "memory in one piece" };
+    expect(refused(linear({ x, weight: weight.reshape([experts * features, columns]), out: device.tensor("f32", [2, experts * features]) }))).toMatchObject(inOne);
+    expect(refused(embedding({ weight: weight.reshape([experts * features, columns]), ids: [1], out: device.tensor("f32", [1, columns]) }))).toMatchObject(inOne);
+    expect(refused(rmsNorm({ x: weight, weight: floats("f32", [columns]), out: device.tensor("f32", [experts, features, columns]) }))).toMatchObject({ ...inOne, argument: "x" });
+    const whole = { code: "shape", argument: "weight", expected: `all of its ${experts} pieces, ${4 * features * columns} bytes each` };
+    expect(refused(expertLinear({ x, ids, weight: weight.slice(1, 5), out }))).toMatchObject(whole);
+    expect(refused(expertLinear({ x, ids, weight: weight.slice(0, 4), out }))).toMatchObject(whole);
+    expect(refused(expertLinear({ x, ids, weight: weight.reshape([experts * 2, features / 2, columns]), out: device.tensor("f32", [2, 1, features / 2]) }))).toMatchObject(whole);
+    expect(refused(expertLinear({ x, ids, weight, out: weight.slice(0, 2).narrow(1, 0, 1).reshape([2, 1, columns]) as never }))).toMatchObject({ argument: "out" });
+    expect(() => weight.data).toThrow("toFloat32()");
+    const expected = outcome(out, expertLinear({ x, ids, weight: own, out }));
+    expectSameBits("as a whole", outcome(out, expertLinear({ x, ids, weight, out })), expected);
+    // Work that was encoded keeps the files, which are checked.
+    device.run(expertLinear({ x, ids, weight, out }));
+    weight[Symbol.dispose]();
+    device.wait();
+    expectSameBits("after it was disposed", out.toFloat32(), expected);
+    expect(refused(expertLinear({ x, ids, weight, out }))).toMatchObject({ code: "disposed" });
+    using other = inPieces(device, own, random, { paths, remainder: 1 });
+    truncateSync(paths[1]!, 0);
+    expect(refused(expertLinear({ x, ids, weight: other, out }))).toBeInstanceOf(FileError);
+  });
+
+  test("pieces that cannot be joined are told before anything is made", () => {
+    const own = floats("bf16", [9, 4, 8]);
+    const { windows, pieces, bytes } = mapPieces(device, own, random, { paths: Array.from({ length: 5 }, () => newPath("pieces")), remainder: 0 });
+    const inEach = windows.map((window) => pieces.find((piece) => piece.window === window) ?? { window, offset: 0 });
+    expect(device[fileMapping].join("test", inEach, 1)).toBeUndefined(); // five files
+    expect(device[fileMapping].join("test", [pieces[0]!, { ...pieces[0]!, offset: pieces[0]!.offset + 2 }], bytes - 2)).toBeUndefined();
+    const joined = device[fileMapping].join("test", pieces.filter(({ window }) => window === pieces[0]!.window), bytes);
+    joined!.dispose();
+    joined!.dispose();
+    const { window } = pieces[0]!;
+    expect(() => device[fileMapping].join("test", [{ window, offset: window.range.bytes - bytes + 4 }], bytes)).toThrow("inside its buffer");
+    expect(() => device[fileMapping].join("test", [], bytes)).toThrow("count");
+    expect(() => device[fileMapping].join("test", [pieces[0]!], 0)).toThrow("bytes");
+    for (const one of windows) one[Symbol.dispose]();
+    expect(() => device[fileMapping].join("test", [pieces[0]!], bytes)).toThrow("released");
   });
 
   test("no op writes to a mapped file, and JavaScript neither", () => {

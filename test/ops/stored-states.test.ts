@@ -34,30 +34,20 @@ const bits = (tensor: Tensor, slot: number) => tensor.slice(slot, slot + 1).toFl
 /** An op over part of its tokens, on a pool. */
 type Run = (rows: readonly [number, number], pool: Tensor, slot: number) => void;
 
-/**
- * Checks every stored state of a run against runs of as many tokens.
- *
- * With `splits` a run of some tokens is one call for each stretch between stored states (chunks end there), not one
- * call for all of them.
- */
+/** Checks every stored state of a run against runs of as many tokens. */
 function checkStores(
   device: Device, lengths: readonly number[], reads: readonly number[], before: Tensor, after: Tensor,
-  snapshots: Tensor, snapshotSlots: readonly number[], checkpoints: ReturnType<typeof checkpointsOf>, splits: boolean, run: Run,
+  snapshots: Tensor, snapshotSlots: readonly number[], checkpoints: ReturnType<typeof checkpointsOf>, run: Run,
 ) {
   const K = snapshots.shape[0]!;
   const starts = cuSeqlensOf(lengths);
   const untouched = new Float32Array(bits(after, 0).length).fill(7);
   for (const [s, length] of lengths.entries()) {
     const kept = checkpoints.tokens.slice(checkpoints.offsets[s], checkpoints.offsets[s + 1]);
-    const cuts = [...new Set([...kept, ...Array.from({ length: K }, (_, j) => length - j).filter((t) => t > 0)])].sort((a, b) => a - b);
     const expected = (tokens: number) => {
       using pool = device.tensor(before.dtype, [1, ...before.shape.slice(1)]);
       if (reads[s]! >= 0) pool.copyFrom(before.slice(reads[s]!, reads[s]! + 1));
-      let done = 0;
-      for (const end of splits ? cuts.filter((t) => t <= tokens) : [tokens]) {
-        run([starts[s]! + done, starts[s]! + end], pool, 0);
-        done = end;
-      }
+      run([starts[s]!, starts[s]! + tokens], pool, 0);
       device.wait();
       return bits(pool, 0);
     };
@@ -89,9 +79,7 @@ const deltaCases = [
 ] as const;
 
 onEachBackend("stored states", ({ name, device }) => {
-  const algorithms = ["recurrent", "chunked"] as const;
-  // Metal ends a chunk where a state is stored; the CPU computes states inside a chunk separately.
-  const cutsChunks = name === "metal";
+  const algorithms = name === "cpu" ? (["recurrent", "chunked"] as const) : (["recurrent"] as const);
 
   /** A recurrence's tensors except for the pool, which the caller gives. */
   function deltaOf(given: (typeof deltaCases)[number]) {
@@ -122,9 +110,7 @@ onEachBackend("stored states", ({ name, device }) => {
   }
 
   for (const algorithm of algorithms) {
-    const splits = algorithm === "chunked" && cutsChunks;
-    const cases = splits ? deltaCases.filter(({ stateFormat }) => stateFormat === "f32") : deltaCases;
-    test.each(cases)(`${algorithm}: keyDim $keyDim, $stateFormat, gates per $gateDims, $lengths tokens: what shorter calls end with`, (given) => {
+    test.each(deltaCases)(`${algorithm}: keyDim $keyDim, $stateFormat, gates per $gateDims, $lengths tokens: what shorter calls end with`, (given) => {
       const { rows, options, part, poolOf, slotShape, starts } = deltaOf(given);
       const { lengths, stateFormat } = given;
       const K = 3;
@@ -138,7 +124,7 @@ onEachBackend("stored states", ({ name, device }) => {
         readSlots: [1, 0, -1], writeSlots: [0, 1, 2],
       }));
       device.wait();
-      checkStores(device, lengths, [1, 0, -1], before, state, snapshots, snapshotSlots, checkpoints, splits, ([from, to], pool, slot) =>
+      checkStores(device, lengths, [1, 0, -1], before, state, snapshots, snapshotSlots, checkpoints, ([from, to], pool, slot) =>
         device.run(gatedDelta({ ...part(from, to), ...options, state: pool, algorithm, readSlots: [slot] })));
     });
   }
@@ -250,7 +236,7 @@ onEachBackend("stored states", ({ name, device }) => {
     const snapshots = device.tensorFrom(stateFormat, [3, 3, ...slot], new Float32Array(9 * size).fill(7));
     device.run(causalConv1d({ x, out, ...filters, state, snapshots, snapshotSlots, checkpoints, cuSeqlens: starts, readSlots, writeSlots: [0, 1, 2] }));
     device.wait();
-    checkStores(device, lengths, readSlots, poolOf(3), state, snapshots, snapshotSlots, checkpoints, false, run);
+    checkStores(device, lengths, readSlots, poolOf(3), state, snapshots, snapshotSlots, checkpoints, run);
 
     const [plain, pool, source] = [poolOf(3), device.tensor(stateFormat, [3, ...slot]), poolOf(3)];
     pool.copyFrom(new Float32Array(3 * size).fill(NaN));

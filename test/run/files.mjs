@@ -17,10 +17,10 @@ const slow = [
 ].map((name) => `test/${name}.test.ts`);
 
 /**
- * The settings of the ops' tests on an emulated GPU, unless others are given: lanes in another order than in the tests of layers and
- * models, and subnormal numbers that are zero in arithmetic and kept by moves, as on Apple's GPUs.
+ * The settings of the ops' tests on an emulated GPU, unless others are given: lanes and the terms of a matrix product in another order
+ * than in the tests of layers and models, and subnormal numbers that are zero in arithmetic and kept by moves, as on Apple's GPUs.
  */
-const emulation = { GATED_DELTA_EMULATOR_ORDER: "reverse", GATED_DELTA_EMULATOR_SUBNORMALS: "flush" };
+const emulation = { GATED_DELTA_EMULATOR_ORDER: "reverse", GATED_DELTA_EMULATOR_SUBNORMALS: "flush", GATED_DELTA_EMULATOR_MATRIX: "pairwise" };
 
 /** The environment of a file's process. */
 function environmentOf(file, env) {

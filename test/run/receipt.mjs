@@ -1,6 +1,6 @@
 // The receipt of a test run on a Mac: the chip, the system, the commit and what every runner counted. It is the evidence
 // that the kernels have run on a real GPU, so it says which device ran them, or why none did.
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { quick, run } from "../../swift/scripts/exec.mjs";
 
@@ -17,7 +17,20 @@ export async function machine(root, bun) {
     system: `${words("sw_vers", "-productName")} ${words("sw_vers", "-productVersion")} (${words("sw_vers", "-buildVersion")})`,
     swift: words("xcrun", "swift", "--version").split("\n")[0],
     devices: devices(probe),
+    pipelines: pipelines(root),
   };
+}
+
+/** Where Swift's tests write the facts about the GPU's pipelines (PipelineTests.swift). */
+export const pipelinesFile = (root) => join(root, ".build", "pipelines.json");
+
+/** These facts: cores and kernels; null if the tests have not run. */
+function pipelines(root) {
+  try {
+    return JSON.parse(readFileSync(pipelinesFile(root), "utf8"));
+  } catch {
+    return null;
+  }
 }
 
 function devices({ code, text }) {

@@ -6,7 +6,7 @@ import { thinkingTemplate } from "../support/chat-templates.ts";
 import { openDevice } from "../support/devices.ts";
 import { eventsOf, lakeAnswers, lakeParameters, runTool, serve, toolNames } from "../support/servers.ts";
 import type { TestServer } from "../support/servers.ts";
-import { openReciter } from "../support/turns.ts";
+import { noTags, openReciter } from "../support/turns.ts";
 
 const device = openDevice(2);
 const path = "/v1/chat/completions";
@@ -118,6 +118,24 @@ describe("the openai client", () => {
     expect(one.choices[0]!.finish_reason).toBe("tool_calls");
   });
 
+  test("gets calls, or a value of a form, where it asks for both", async () => {
+    const client = clientOf(lakes);
+    const schema = { type: "object", properties: { deep: { type: "boolean" } }, required: ["deep"], additionalProperties: false };
+    const body = { model: "any", messages: [{ role: "user" as const, content: "Which?" }], tools, response_format: { type: "json_schema" as const, json_schema: { name: "depth", schema, strict: true } }, max_tokens: 400 };
+    const calls = await client.chat.completions.create(body);
+    expect(calls.choices[0]!.message.content).toBeNull();
+    expect(calls.choices[0]!.message.tool_calls!.length).toBeGreaterThan(0);
+    for (const one of calls.choices[0]!.message.tool_calls!) expect(toolNames as readonly string[]).toContain(one.type === "function" ? one.function.name : "");
+    const value = await client.chat.completions.create({ ...body, logit_bias: noTags(reciter), reasoning_effort: "none" });
+    expect(JSON.parse(value.choices[0]!.message.content!)).toEqual({ deep: expect.any(Boolean) });
+    const required = await client.chat.completions.create({ ...body, tool_choice: { type: "function", function: { name: "area" } } });
+    if (required.choices[0]!.finish_reason === "tool_calls") expect(required.choices[0]!.message.tool_calls).toMatchObject([{ function: { name: "area" } }]);
+    else expect(required.choices[0]!.finish_reason).toBe("length"); // a text of the model's has no end here
+    // A template without calls leaves the value alone.
+    const tinyValue = await clientOf(server).chat.completions.create({ ...body, model: "tiny" });
+    expect(JSON.parse(tinyValue.choices[0]!.message.content!)).toEqual({ deep: expect.any(Boolean) });
+  });
+
   test("ends at a stop string, and at a length", async () => {
     const client = clientOf(lakes);
     const body = { model: "any", messages: [{ role: "user" as const, content: "Which?" }], tools };
@@ -161,7 +179,6 @@ describe("bodies", () => {
     ["functions of old", { messages: hello, functions: [] }, "functions", /use tools/],
     ["a tool that is no function", { messages: hello, tools: [{ type: "custom", custom: {} }] }, "tools[0].type", /"function"/],
     ["a choice without tools", { messages: hello, tool_choice: "required" }, "tool_choice", /tools/],
-    ["a form and tools", { messages: hello, tools, response_format: { type: "json_object" } }, "response_format", /no calls/],
     ["an unknown form", { messages: hello, response_format: { type: "xml" } }, "response_format.type", /json_schema/],
     ["arguments that are no object", { messages: [{ role: "assistant", tool_calls: [{ function: { name: "a", arguments: "[1" } }] }] }, "messages[0].tool_calls[0].function.arguments", /an object/],
     ["a token that there is not", { messages: hello, logit_bias: { 99999999: 1 } }, "logitBias", /logitBias/],

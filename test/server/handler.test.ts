@@ -36,7 +36,9 @@ describe("options", () => {
     ["limits.queue", { limits: { queue: -1 } }],
     ["limits.other", { limits: { other: 1 } }],
     ["sampling", { sampling: "warm" }],
+    ["metrics", { metrics: "closed" }],
     ["drafts", { drafts: 1 }],
+    ["page", { page: 1 }],
     ["log", { log: "stderr" }],
     ["other", { other: 1 }],
   ];
@@ -169,6 +171,17 @@ test("a client that takes nothing of its answer is waited for, and holds its pla
   expect(tiny.steps - before).toBeLessThan(4000);
   expect(server.log[0]!.problem).toMatch(/limit of 0\.5 s/);
   socket.destroy();
+});
+
+test("a stream whose answer can't begin yet says so to those who wait", async () => {
+  await using server = serve(tiny, { cache: undefined });
+  const taken = Array.from({ length: tiny.states }, () => tiny.sequence());
+  const response = await server.send(path, { messages: hello, stream: true, max_tokens: 2 });
+  const reader = response.body!.getReader();
+  expect([response.status, new TextDecoder().decode((await reader.read()).value)]).toEqual([200, ": waiting\n\n"]);
+  for (const sequence of taken) sequence[Symbol.dispose]();
+  expect(new TextDecoder().decode((await reader.read()).value)).toStartWith("data: {");
+  await reader.cancel();
 });
 
 test("draining lets answers end, and lets no more in", async () => {

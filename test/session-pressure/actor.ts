@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { GatedDeltaError } from "../../lib/errors.ts";
 import { Session } from "../../lib/model.ts";
 import type { GenerateOptions, SessionOptions } from "../../lib/model.ts";
+import { plain } from "../support/roles.ts";
 import type { Random } from "../support/random.ts";
 import { aborting, Answer } from "./answer.ts";
 import type { Situation } from "./situation.ts";
@@ -23,7 +24,7 @@ export class Actor {
   readonly options: SessionOptions;
   readonly in: Situation;
   session: Session;
-  /** The tokens that the session should have. */
+  /** The tokens that the session should have, by {@link ofRole}. */
   tokens: number[];
 
   constructor(situation: Situation, name: string, random: Random, options: SessionOptions, session: Session, tokens: readonly number[]) {
@@ -83,7 +84,8 @@ export class Actor {
 
   /** Expects the session to have the right tokens. */
   expectTokens(): void {
-    const { session, tokens } = this;
+    const { session } = this;
+    const tokens = plain(this.tokens);
     if (session.length === tokens.length && session.tokens.every((token, i) => token === tokens[i])) return;
     throw new Error(`${this.name} has the tokens ${[...session.tokens].join(" ")}, and should have ${tokens.join(" ")}`);
   }

@@ -1,5 +1,6 @@
 /** An answer of a session in a schedule: given to the end, or left, aborted or disposed of, by a consumer that may be slow. */
 import type { GenerateOptions, Piece } from "../../lib/model.ts";
+import { ofRole, plain } from "../support/roles.ts";
 import type { Actor } from "./actor.ts";
 import type { Request } from "./request.ts";
 
@@ -44,6 +45,7 @@ export class Answer {
   readonly #after: number;
   /** How the consumer takes pieces. */
   readonly #pace: "at once" | "slowly" | "with a long pause";
+  /** By {@link ofRole}. */
   readonly #given: number[] = [];
   readonly #logprobs: number[] = [];
   #end: Piece["end"];
@@ -128,8 +130,9 @@ export class Answer {
 
   #took({ token, end, logprob }: Piece, request: Request): void {
     request.gave = true;
-    this.#given.push(token);
-    this.#of.tokens.push(token);
+    const marked = ofRole(this.#of.in.pressed.model, "generated", [token]);
+    this.#given.push(...marked);
+    this.#of.tokens.push(...marked);
     if (logprob !== undefined) this.#logprobs.push(logprob);
     if (this.#end !== undefined) throw new Error(`${request.name} gives a piece after its last one`);
     this.#end = end;
@@ -141,7 +144,7 @@ export class Answer {
     const { maxTokens = Infinity, stopTokens = [] } = this.#options;
     if (this.#fate === "left" || this.#fate === "returned") return;
     const most = Math.min(maxTokens, capacity - before);
-    const expected = stopTokens.includes(this.#given.at(-1)!) ? "token" : this.#given.length === most ? "length" : undefined;
+    const expected = stopTokens.includes(plain(this.#given).at(-1)!) ? "token" : this.#given.length === most ? "length" : undefined;
     if (expected === undefined || this.#end !== expected) throw new Error(`${name} gave ${this.#given.length} of ${most} tokens, and ends with ${this.#end}`);
     if (maxTokens === Infinity && expected === "length") this.#of.in.count("answers to the capacity");
   }

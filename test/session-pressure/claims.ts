@@ -2,6 +2,7 @@
 import { bitsEqual, relRms } from "../../lib/cli/verify/compare.ts";
 import type { GenerateOptions } from "../../lib/model.ts";
 import { ColdTexts } from "../support/cold-texts.ts";
+import { plain } from "../support/roles.ts";
 import type { Pressed } from "./models.ts";
 
 /** An answer, or the result of a text's last token. */
@@ -48,7 +49,7 @@ async function compareLogprobs(claim: Claim, cold: ColdTexts, exact: boolean): P
   for (const [i, token] of claim.given.entries()) {
     const logits = await cold.logits([...claim.tokens, ...claim.given.slice(0, i)]);
     const most = logits.reduce((a, b) => Math.max(a, b));
-    const expected = logits[token]! - most - Math.log(logits.reduce((sum, logit) => sum + Math.exp(logit - most), 0));
+    const expected = logits[plain([token])[0]!]! - most - Math.log(logits.reduce((sum, logit) => sum + Math.exp(logit - most), 0));
     if (Math.abs(claim.logprobs[i]! - expected) <= (exact ? 1e-9 : rounded.logprob)) continue;
     throw new Error(`token ${i} of ${claim.given.length} after ${claim.tokens.length} has the logprob ${claim.logprobs[i]}, and ${expected} in the cold run`);
   }

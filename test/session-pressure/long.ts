@@ -1,4 +1,4 @@
-// The long run: `bun test/session-pressure/long.ts [--schedules N] [--seed N] [--first N] [--jobs N] [--seconds N] [--backend cpu|metal]`.
+// The long run: `bun test/session-pressure/long.ts [--schedules N] [--seed N] [--first N] [--jobs N] [--seconds N] [--backend cpu|metal] [--matrix]`.
 import { longRun } from "../support/long-run.ts";
 import { pressureSchedules } from "./runner.ts";
 
@@ -6,6 +6,7 @@ await longRun({
   path: import.meta.path,
   what: "schedules",
   count: 10_000,
-  machine: ({ device, folder }) => pressureSchedules(device, folder),
+  flags: ["matrix"],
+  machine: ({ device, folder, flags }) => pressureSchedules(device, folder, flags.has("matrix") ? "matrix" : "exact"),
   verdict: ["every answer is that of the cold run, and all memory is back", "not everything is as it should be"],
 });

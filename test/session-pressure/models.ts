@@ -5,6 +5,8 @@ import { LanguageModel } from "../../lib/model.ts";
 import type { LoadModelOptions } from "../../lib/model.ts";
 import { tinyModel, writeTinyModel } from "../support/model-folders.ts";
 import type { TinyModel } from "../support/model-folders.ts";
+import { loadedFor } from "../support/roles.ts";
+import type { Products } from "../support/roles.ts";
 import type { Random } from "../support/random.ts";
 
 /** Weights, and the dtypes of states, keys and values. */
@@ -14,6 +16,7 @@ export interface Form {
   readonly states: FloatDType;
   readonly pages: FloatDType;
   readonly device: Device;
+  readonly products: Products;
   /** Of the same weights and dtypes: reads one text at a time, whole, in memory that nothing else uses. */
   readonly cold: LanguageModel;
 }
@@ -31,12 +34,12 @@ const forms: readonly { readonly name: string; readonly change: Partial<TinyMode
 const longestText = 256;
 
 /** Writes all weights to `folder`, and opens the models of the cold runs. */
-export async function openForms(device: Device, folder: string): Promise<Form[]> {
+export async function openForms(device: Device, folder: string, products: Products): Promise<Form[]> {
   const opened: Form[] = [];
   for (const [i, { name, change, states = "f32", pages }] of forms.entries()) {
     const path = writeTinyModel(join(folder, `pressed-${i}`), { ...tinyModel, ...change }, i + 1);
-    const cold = await LanguageModel.load(device, path, { states: { slots: 1, dtype: states }, pages: { count: longestText / 32, tokens: 32, dtype: pages } });
-    opened.push({ name, path, states, pages, device, cold });
+    const cold = await LanguageModel.load(device, path, { ...loadedFor(products), states: { slots: 1, dtype: states }, pages: { count: longestText / 32, tokens: 32, dtype: pages } });
+    opened.push({ name, path, states, pages, device, products, cold });
   }
   return opened;
 }
@@ -65,6 +68,7 @@ export async function pressedModel(forms: readonly Form[], random: Random): Prom
   const slots = 1 + random.below(4);
   const count = Math.ceil(longest / tokens) * (1 + random.below(slots)) + random.below(3);
   const options: LoadModelOptions = {
+    ...loadedFor(form.products),
     states: { slots, dtype: form.states },
     pages: { count, tokens, dtype: form.pages },
     batchTokens: random.pick([8, 16, 24, 64]),

@@ -11,6 +11,7 @@ import { Request } from "../../lib/model/session/request.ts";
 import { Room } from "../../lib/model/session/room.ts";
 import { Scheduler } from "../../lib/model/session/scheduler.ts";
 import { Stored, SwapSpace } from "../../lib/model/session/stored.ts";
+import type { Elements } from "../../lib/model/snapshot.ts";
 import { Verification } from "../../lib/model/verification.ts";
 import { replace } from "../support/replace.ts";
 import type { Method } from "../support/replace.ts";
@@ -119,7 +120,8 @@ type Layer = Stored["snapshot"]["pages"][number];
 
 /** Keys and values of `[kvHeads, tokens, headDim]` without the last token. */
 function shorter({ keys, values }: Layer, tokens: number): Layer {
-  const cut = ({ dtype, data }: Layer["keys"]): Layer["keys"] => {
+  const cut = (elements: Layer["keys"]): Layer["keys"] => {
+    const { dtype, data } = elements as Elements; // copies of the host's memory are whole
     const headDim = 16;
     const heads = data.length / tokens / headDim;
     const kept = data.slice(0, heads * (tokens - 1) * headDim);

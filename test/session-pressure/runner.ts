@@ -3,6 +3,7 @@ import { mkdirSync } from "node:fs";
 import type { Device } from "../../lib/index.ts";
 import { concurrent } from "../support/schedules.ts";
 import type { Counts, OpenedMachine } from "../support/schedules.ts";
+import type { Products } from "../support/roles.ts";
 import { Random } from "../support/random.ts";
 import { openForms, pressedModel } from "./models.ts";
 import type { Pressed } from "./models.ts";
@@ -23,8 +24,8 @@ interface PressureSchedule extends Disposable {
 export type PressureSchedules = OpenedMachine<"run", PressureSchedule>;
 
 /** Writes all weights to `folder`. A schedule is one action, which compares everything. */
-export async function pressureSchedules(device: Device, folder: string): Promise<PressureSchedules> {
-  const forms = await openForms(device, folder);
+export async function pressureSchedules(device: Device, folder: string, products: Products = "exact"): Promise<PressureSchedules> {
+  const forms = await openForms(device, folder, products);
   return {
     ...concurrent,
     make: () => ["run"],

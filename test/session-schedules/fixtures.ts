@@ -3,6 +3,8 @@ import type { Device, FloatDType } from "../../lib/index.ts";
 import { LanguageModel, tinyModel as packaged } from "../../lib/model.ts";
 import { tinyExperts, tinyModel, writeTinyModel } from "../support/model-folders.ts";
 import type { TinyModel } from "../support/model-folders.ts";
+import { loadedFor } from "../support/roles.ts";
+import type { Products } from "../support/roles.ts";
 import { join } from "node:path";
 
 /** A model under test. */
@@ -10,6 +12,7 @@ export interface Fixture {
   readonly name: string;
   /** The folder of its weights. */
   readonly path: string;
+  readonly products: Products;
   readonly pageDType: FloatDType;
   readonly model: LanguageModel;
   /** Of the same weights and dtypes: reads one text at a time, whole, in memory that nothing else uses. */
@@ -19,6 +22,8 @@ export interface Fixture {
 interface Form {
   /** Sizes of a tiny model; without them it is the package's, which has a tokenizer and a chat template. */
   readonly change?: Partial<TinyModel>;
+  /** Instead, a folder of test/golden/models with packed weights: with int8 activations. */
+  readonly packed?: string;
   readonly pages: { readonly count: number; readonly tokens: number; readonly dtype: FloatDType };
   readonly states: number;
   readonly batchTokens: number;
@@ -34,23 +39,29 @@ const forms: Readonly<Record<string, Form>> = {
   "messages": { pages: { count: 50, tokens: 16, dtype: "f32" }, states: 6, batchTokens: 40, promptTokens: 16 },
 };
 
+const packedForms: Readonly<Record<string, Form>> = {
+  "int8, 4 bits": { packed: "qwen3_5-mlx-4bit", pages: { count: 60, tokens: 7, dtype: "f32" }, states: 7, batchTokens: 24, promptTokens: 8 },
+  "int8, blocks": { packed: "qwen35-q4_k_m", pages: { count: 14, tokens: 64, dtype: "bf16" }, states: 12, batchTokens: 512, promptTokens: 64 },
+  "int8, experts": { packed: "qwen3_5_moe-mlx", pages: { count: 40, tokens: 8, dtype: "f32" }, states: 6, batchTokens: 32, promptTokens: 12 },
+};
+
 /** No text of a schedule is longer. */
 export const longestText = 160;
 
-/** Opens all models; tiny ones are written to `folder`. */
-export async function openFixtures(device: Device, folder: string): Promise<Fixture[]> {
+/** Opens all models; tiny ones are written to `folder`. With int8 activations other models, of packed weights. */
+export async function openFixtures(device: Device, folder: string, products: Products = "exact"): Promise<Fixture[]> {
   const fixtures: Fixture[] = [];
-  for (const [i, [name, { change }]] of Object.entries(forms).entries()) {
-    const path = change === undefined ? packaged : writeTinyModel(join(folder, `model-${i}`), { ...tinyModel, ...change }, i + 1);
-    fixtures.push(await openFixture(device, name, path));
+  for (const [i, [name, { change, packed }]] of Object.entries(products === "int8" ? packedForms : forms).entries()) {
+    const path = packed !== undefined ? join(import.meta.dir, "../golden/models", packed) : change === undefined ? packaged : writeTinyModel(join(folder, `model-${i}`), { ...tinyModel, ...change }, i + 1);
+    fixtures.push(await openFixture(device, name, path, products));
   }
   return fixtures;
 }
 
 /** Opens a model that was written before. */
-export async function openFixture(device: Device, name: string, path: string): Promise<Fixture> {
-  const { change: _, pages, ...options } = forms[name]!;
-  const model = await LanguageModel.load(device, path, { ...options, pages });
-  const cold = await LanguageModel.load(device, path, { states: 1, pages: { count: Math.ceil(longestText / 32), tokens: 32, dtype: pages.dtype } });
-  return { name, path, pageDType: pages.dtype, model, cold };
+export async function openFixture(device: Device, name: string, path: string, products: Products): Promise<Fixture> {
+  const { change: _, packed: __, pages, ...options } = (forms[name] ?? packedForms[name])!;
+  const model = await LanguageModel.load(device, path, { ...options, pages, ...loadedFor(products) });
+  const cold = await LanguageModel.load(device, path, { ...loadedFor(products), states: 1, pages: { count: Math.ceil(longestText / 32), tokens: 32, dtype: pages.dtype } });
+  return { name, path, products, pageDType: pages.dtype, model, cold };
 }

@@ -16,7 +16,7 @@ export async function killedSessions(fixture: Fixture, random: Random, folder: s
   const seed = random.below(2 ** 31);
   const life = random.uniform(0, longestLife);
   const script = join(import.meta.dir, "victim.ts");
-  const child = Bun.spawn([process.execPath, script, fixture.name, fixture.path, own, `${seed}`, backend], { stdout: "ignore", stderr: "pipe" });
+  const child = Bun.spawn([process.execPath, script, fixture.name, fixture.path, own, `${seed}`, backend, fixture.products], { stdout: "ignore", stderr: "pipe" });
   const text = child.stderr.text();
   while (!hasBegun(own) && child.exitCode === null) await Bun.sleep(2);
   await Bun.sleep(life);

@@ -1,6 +1,7 @@
 /** Faults planted into sessions, each of which random schedules must find. */
 import { Conversation } from "../../lib/model/session/conversation.ts";
 import { DraftStep } from "../../lib/model/session/draft-step.ts";
+import { ReadAll } from "../../lib/model/session/read-all.ts";
 import { PageLedger } from "../../lib/model/page-ledger.ts";
 import type { PageList } from "../../lib/model/page-ledger.ts";
 import { PagePool } from "../../lib/model/page-pool.ts";
@@ -42,6 +43,14 @@ function keptState(): Disposable {
     }
   } as Method);
 }
+
+/** A fault where numbers depend on the roles of tokens. That of caches which mix them up is in model/roles.test.ts: a hit of that kind is rare. */
+export const plantedRoles: Readonly<Record<string, () => Disposable>> = {
+  "what was generated is read again as a prompt": () =>
+    replace(ReadAll.prototype, "next", (original) => function (this: ReadAll, most: number) {
+      return { ...(original as (this: ReadAll, most: number) => Entry).call(this, most), role: "read" };
+    } as Method),
+};
 
 /** Each fault by its description, and a function that plants it. */
 export const planted: Readonly<Record<string, () => Disposable>> = {

@@ -3,6 +3,7 @@ import { mkdirSync } from "node:fs";
 import type { Device } from "../../lib/index.ts";
 import { concurrent } from "../support/schedules.ts";
 import type { OpenedMachine } from "../support/schedules.ts";
+import type { Products } from "../support/roles.ts";
 import { Random } from "../support/random.ts";
 import { openFixtures } from "./fixtures.ts";
 import { killedSessions } from "./killed.ts";
@@ -16,8 +17,8 @@ type Action = "adopt" | "run";
 export type SessionSchedules = OpenedMachine<Action, Schedule>;
 
 /** Opens all models; they are written to `folder`. */
-export async function sessionSchedules(device: Device, folder: string): Promise<SessionSchedules> {
-  const fixtures = await openFixtures(device, folder);
+export async function sessionSchedules(device: Device, folder: string, products: Products = "exact"): Promise<SessionSchedules> {
+  const fixtures = await openFixtures(device, folder, products);
   return {
     ...concurrent,
     models: fixtures.map(({ name, pageDType, model }) => `${name}: ${model.states} states, ${model.pages} pages of ${model.pageTokens} ${pageDType}`),

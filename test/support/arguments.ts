@@ -18,6 +18,7 @@ export type OpName =
   | "route"
   | "expertLinear"
   | "combineExperts"
+  | "topK"
   | "copySlots"
   | "commitGatedDelta"
   | "commitCausalConv1d"
@@ -160,6 +161,11 @@ export const soundArguments: { readonly [Name in OpName]: (device: Device) => Ar
     sharedGate: device.tensor("f32", [tokens, 1]),
     residual: device.tensor("f32", [tokens, 16]),
     out: device.tensor("f32", [tokens, 16]),
+  }),
+  topK: (device) => ({
+    x: device.tensor("f32", [tokens, 16]),
+    values: device.tensor("f32", [tokens, 2]),
+    ids: device.tensor("id32", [tokens, 2]),
   }),
   copySlots: (device) => ({
     pool: device.tensor("f32", [slots, 4, 2]),

@@ -1,5 +1,6 @@
-/** Texts that are read whole and alone, with which sessions' answers, logits and hidden states are compared. */
+/** Texts, by `ofRole`, that are read whole and alone, with which sessions' answers, logits and hidden states are compared. */
 import type { GenerateOptions, LanguageModel } from "../../lib/model.ts";
+import { plain, runsOf } from "./roles.ts";
 import { Sampler } from "../../lib/model/sampling/sampler.ts";
 import { settingsOf } from "../../lib/model/sampling/settings.ts";
 
@@ -44,13 +45,14 @@ export class ColdTexts {
     if (given.length === 0) return;
     await this.#rows([...tokens, ...given]); // one run for all of them
     const sampler = new Sampler(settingsOf(options, {}), options.seed ?? 0, this.model.config.vocabSize);
-    sampler.saw(tokens);
+    sampler.saw(plain(tokens));
     for (const [i, token] of given.entries()) {
       const before = [...tokens, ...given.slice(0, i)];
       const expected = sampler.choose(await this.logits(before), before.length);
-      if (token !== expected) throw new Error(`token ${i} of ${given.length} after ${tokens.length} is ${token}, and ${expected} in the cold run`);
-      if (i + 1 < given.length && options.stopTokens?.includes(token) === true) throw new Error(`a generation goes on after stop token ${token}`);
-      sampler.saw([token]);
+      const [id] = plain([token]) as [number];
+      if (id !== expected) throw new Error(`token ${i} of ${given.length} after ${tokens.length} is ${id}, and ${expected} in the cold run`);
+      if (i + 1 < given.length && options.stopTokens?.includes(id) === true) throw new Error(`a generation goes on after stop token ${id}`);
+      sampler.saw([id]);
     }
   }
 
@@ -61,8 +63,15 @@ export class ColdTexts {
     if (known !== undefined) return known.rows;
     const rows = this.#last.then(async () => {
       using sequence = this.model.sequence();
-      const [result] = await this.model.run([{ sequence, tokens, logits: "all", hidden: "all" }]);
-      return { logits: result!.logits.slice(), hidden: result!.hidden.slice() };
+      const { vocabSize, hiddenSize } = this.model.config;
+      const found = { logits: new Float32Array(tokens.length * vocabSize), hidden: new Float32Array(tokens.length * hiddenSize) };
+      for (const run of runsOf(tokens)) {
+        const before = sequence.tokens;
+        const [result] = await this.model.run([{ sequence, ...run, logits: "all", hidden: "all" }]);
+        found.logits.set(result!.logits, before * vocabSize);
+        found.hidden.set(result!.hidden, before * hiddenSize);
+      }
+      return found;
     });
     this.#last = rows.catch(() => {});
     this.#texts.push({ key, rows });

@@ -19,6 +19,7 @@ export interface Layer {
   readonly normEps: number;
   readonly weightForm: NonNullable<AttentionArguments["weightForm"]>;
   readonly scale?: number | undefined;
+  readonly products?: AttentionArguments["products"];
   /** Norms of queries and keys. */
   readonly norms: boolean;
   /** A gate, interleaved with the query head by head as Qwen3.5's projection leaves them. */
@@ -149,7 +150,7 @@ export class Attention implements Disposable {
         cuSeqlens: batch.reduce((starts, [, count]) => [...starts, starts.at(-1)! + count], [0]),
         pageTable: batch.flatMap(([one]) => Array.from({ length: width }, (_, i) => one.table[i] ?? -7)),
         pastTokens: batch.map(([one]) => one.done),
-        rotaryDim: layer.rotaryDim, ropeTheta: layer.ropeTheta, normEps: layer.normEps, weightForm: layer.weightForm,
+        rotaryDim: layer.rotaryDim, ropeTheta: layer.ropeTheta, normEps: layer.normEps, weightForm: layer.weightForm, products: layer.products,
         scale: layer.scale,
       }),
     );

@@ -1,6 +1,8 @@
 /** Random matrices of experts in any weight format. */
 import type { FloatDType, Tensor, WeightFormat } from "../../lib/index.ts";
 import { weightLayouts } from "../../lib/native/weight-formats.ts";
+import { dequantiseMicro } from "../reference/micro.ts";
+import type { MicroName } from "../reference/micro.ts";
 import { dequantise } from "../reference/quantised.ts";
 import { reshape } from "../reference/tensor.ts";
 import type { Reference } from "../reference/tensor.ts";
@@ -8,6 +10,7 @@ import { fill } from "./cases.ts";
 import { placeBlocks, randomBlocks, valuesOf } from "./ggml.ts";
 import type { BlockName } from "./ggml.ts";
 import type { Layouts } from "./layouts.ts";
+import { placeMicro, randomMicro } from "./micro.ts";
 import { placeQuantised, randomQuantised } from "./quantised.ts";
 import type { Random } from "./random.ts";
 
@@ -31,7 +34,7 @@ export interface ExpertMatrices {
 /** Random matrices `[experts, outFeatures, inFeatures]`, whose elements are about 1 / sqrt(inFeatures) large, except in ggml's types. */
 export function expertMatrices(random: Random, weightFormat: WeightFormat, shape: readonly [number, number, number], scales = random.pick(["f32", "f16", "bf16"] as const)): ExpertMatrices {
   const [experts, features, columns] = shape;
-  const { bits, elements, dtype } = weightLayouts[weightFormat];
+  const { bits, elements, dtype, family } = weightLayouts[weightFormat];
   const split = (tensor: Tensor) => tensor.reshape([experts, features, tensor.shape[1]!]);
   const of = ({ weightFormat: format, ...tensors }: PlacedMatrices, expert: number): PlacedMatrices => ({
     weightFormat: format,
@@ -47,6 +50,17 @@ export function expertMatrices(random: Random, weightFormat: WeightFormat, shape
       values: reshape(valuesOf(blocks), shape),
       of,
       place: (layouts) => ({ weightFormat, weight: split(placeBlocks(layouts, blocks).weight) }),
+    };
+  }
+  if (family === "micro") {
+    const micro = randomMicro(random, weightFormat as MicroName, [experts * features, columns]);
+    return {
+      values: reshape(dequantiseMicro(micro), shape),
+      of,
+      place: (layouts) => {
+        const placed = placeMicro(layouts, micro);
+        return { weightFormat, weight: split(placed.weight), scales: split(placed.scales) };
+      },
     };
   }
   const packed = randomQuantised(random, [experts * features, columns], bits, elements, scales);

@@ -5,6 +5,8 @@ import type { FloatDType } from "../../lib/index.ts";
 import { fileDTypes, writeSafetensors } from "../../lib/checkpoint/safetensors.ts";
 import type { TensorToWrite } from "../../lib/checkpoint/safetensors.ts";
 import { encode } from "../../lib/tensor/dtype.ts";
+import { microFormats } from "../reference/micro.ts";
+import { microNames, microTensors, randomMicro } from "./micro.ts";
 import { Random } from "./random.ts";
 
 /** Sizes of a tiny model. */
@@ -28,6 +30,8 @@ export interface TinyModel {
   readonly dtype: FloatDType;
   /** Of layers whose MLP is a mixture of experts. */
   readonly experts?: TinyExperts;
+  /** Whether matrices whose rows are whole groups are in MLX's micro-scaled forms, each in any. */
+  readonly micro?: boolean;
 }
 
 /** Sizes of a mixture of experts. */
@@ -113,7 +117,11 @@ export function writeTinyModel(folder: string, model: TinyModel, seed: number): 
     const data = encode(dtype, Array.from({ length }, next));
     tensors[name] = { dtype: fileDTypes[dtype], shape, data };
   };
-  const matrix = (name: string, to: number, from: number) => put(`${name}.weight`, [to, from], () => random.normal() / Math.sqrt(from));
+  const matrix = (name: string, to: number, from: number) => {
+    const forms = model.micro === true ? microNames.filter((form) => from % microFormats[form].group === 0) : [];
+    if (forms.length > 0) Object.assign(tensors, microTensors(name, randomMicro(random, random.pick(forms), [to, from])));
+    else put(`${name}.weight`, [to, from], () => random.normal() / Math.sqrt(from));
+  };
   const mlp = (at: string, wide: number) => {
     matrix(`${at}gate_proj`, wide, hidden);
     matrix(`${at}up_proj`, wide, hidden);
@@ -127,7 +135,8 @@ export function writeTinyModel(folder: string, model: TinyModel, seed: number): 
     matrix(`${at}shared_expert_gate`, 1, hidden);
   };
   const zeroCentred = (name: string, size: number) => put(`${name}.weight`, [size], () => 0.2 * random.normal());
-  put("model.embed_tokens.weight", [vocabulary, hidden], () => random.normal());
+  if (model.micro === true) matrix("model.embed_tokens", vocabulary, hidden);
+  else put("model.embed_tokens.weight", [vocabulary, hidden], () => random.normal());
   zeroCentred("model.norm", hidden);
   if (!model.tied) matrix("lm_head", vocabulary, hidden);
   for (const [i, type] of [...model.layers].entries()) {

@@ -152,6 +152,7 @@ export const ops: Record<string, Descriptor> = {
   gd_encode_silu_mul: sound("gd_silu_mul", {}, { gate: [4, 2, 8], up: [4, 2, 8], out: [4, 2, 8] }, {}),
   gd_encode_route: sound("gd_route", { normalize: 1 }, { logits: [4, 8], ids: [4, 2], weights: [4, 2] }, {})
     .set("ids.dtype", c.GD_ID32),
+  gd_encode_top_k: sound("gd_top_k", {}, { x: [4, 8], values: [4, 2], ids: [4, 2] }, {}).set("ids.dtype", c.GD_ID32),
   gd_encode_expert_linear: sound(
     "gd_expert_linear",
     {},

@@ -24,7 +24,7 @@ export async function coldRun(model: LanguageModel, prompt: readonly number[], c
   const cold: Cold = { tokens: [], logits: [] };
   let next: readonly number[] = prompt;
   for (let i = 0; i < count; i++) {
-    const [result] = await model.run([{ sequence, tokens: next }]);
+    const [result] = await model.run([{ sequence, tokens: next, role: i === 0 ? "read" : "generated" }]);
     const row = result!.logits.slice();
     const token = sampler.choose(row, prompt.length + i);
     sampler.saw([token], true);

@@ -1,12 +1,18 @@
-/** A GGUF model small enough to be loaded thousands of times: two layers of random weights, floats of all three types. */
+/**
+ * GGUF models small enough to be loaded thousands of times: two layers of random weights, one of floats of all three types, one with
+ * matrices in ggml's types of blocks.
+ */
 import { byteCharacters } from "../../lib/model/text/byte-level.ts";
 import { encode } from "../../lib/tensor/dtype.ts";
 import type { FloatDType } from "../../lib/tensor/dtype.ts";
+import { ggmlFormats } from "../reference/gguf.ts";
+import { blockNames, randomBlocks } from "./ggml.ts";
+import type { BlockName } from "./ggml.ts";
 import type { GgufTensorToWrite, GgufToWrite, GgufValue } from "./gguf-writer.ts";
 import { Random } from "./random.ts";
 
 const types = { f32: 0, f16: 1, bf16: 30 } as const;
-const [hidden, wide, heads, kvHeads, headDim, keyHeads, valueHeads, state] = [32, 48, 2, 1, 16, 1, 2, 16] as const;
+const [heads, kvHeads, headDim, keyHeads, valueHeads, state] = [2, 1, 16, 1, 2, 16] as const;
 const channels = (2 * keyHeads + valueHeads) * state;
 
 /** All byte tokens, three control tokens, a user-defined, a merged and an unused one. */
@@ -17,7 +23,10 @@ const template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content 
 const u32 = (value: number): GgufValue => ({ type: "u32", value });
 const text = (value: string): GgufValue => ({ type: "text", value });
 
-const values: GgufToWrite["values"] = [
+/** Rows of 256 numbers take every type of blocks, those of 64 and 32 some. */
+const sizesOf = (blocks: boolean): { readonly hidden: number; readonly wide: number } => (blocks ? { hidden: 256, wide: 64 } : { hidden: 32, wide: 48 });
+
+const valuesOf = ({ hidden, wide }: ReturnType<typeof sizesOf>): GgufToWrite["values"] => [
   ["general.architecture", text("qwen35")],
   ["qwen35.block_count", u32(2)],
   ["qwen35.context_length", u32(64)],
@@ -47,7 +56,7 @@ const values: GgufToWrite["values"] = [
   ["tokenizer.chat_template", text(template)],
 ];
 
-const block: Readonly<Record<number, Readonly<Record<string, readonly number[]>>>> = {
+const blockOf = (hidden: number): Readonly<Record<number, Readonly<Record<string, readonly number[]>>>> => ({
   0: {
     "attn_qkv.weight": [channels, hidden],
     "attn_gate.weight": [valueHeads * state, hidden],
@@ -67,26 +76,39 @@ const block: Readonly<Record<number, Readonly<Record<string, readonly number[]>>
     "attn_q_norm.weight": [headDim],
     "attn_k_norm.weight": [headDim],
   },
-};
+});
 
-const common: Readonly<Record<string, readonly number[]>> = {
+const commonOf = (hidden: number, wide: number): Readonly<Record<string, readonly number[]>> => ({
   "attn_norm.weight": [hidden],
   "post_attention_norm.weight": [hidden],
   "ffn_gate.weight": [wide, hidden],
   "ffn_up.weight": [wide, hidden],
   "ffn_down.weight": [hidden, wide],
-};
+});
 
-/** The model's parts. */
-export function tinyGguf(seed = 1): GgufToWrite {
+/**
+ * The model's parts.
+ *
+ * @param blocks whether matrices are in types of blocks, each in any that its rows are whole blocks of.
+ */
+export function tinyGguf(seed = 1, blocks = false): GgufToWrite {
   const random = new Random(seed);
+  const { hidden, wide } = sizesOf(blocks);
   const tensor = (name: string, sizes: readonly number[]): GgufTensorToWrite => {
+    const [rows = 0, columns = 0] = sizes;
+    const formats = blocks && sizes.length === 2 ? blockNames.filter((one) => columns % ggmlFormats[one].elements === 0) : [];
+    if (formats.length > 0) {
+      const format = random.pick(formats) as BlockName;
+      const { elements, type } = ggmlFormats[format];
+      return { name, type, sizes, data: Uint8Array.from(randomBlocks(random, format, rows, columns / elements).bytes.data) };
+    }
     const count = sizes.reduce((product, size) => product * size, 1);
     const dtype: FloatDType = sizes.length === 1 ? "f32" : random.pick(["f32", "f16", "bf16"]);
     const numbers = Float64Array.from({ length: count }, () => (name.endsWith("ssm_a") ? -Math.exp(random.normal()) : sizes.length === 1 ? 1 + random.normal() / 8 : random.normal() / 6));
     const { buffer, byteOffset, byteLength } = encode(dtype, numbers);
     return { name, type: types[dtype], sizes, data: new Uint8Array(buffer as ArrayBuffer, byteOffset, byteLength) };
   };
-  const blocks = [0, 1].flatMap((n) => Object.entries({ ...common, ...block[n] }).map(([name, sizes]) => tensor(`blk.${n}.${name}`, sizes)));
-  return { values, tensors: [tensor("token_embd.weight", [tinyTokens.length, hidden]), tensor("output_norm.weight", [hidden]), ...blocks] };
+  const block = blockOf(hidden);
+  const layers = [0, 1].flatMap((n) => Object.entries({ ...commonOf(hidden, wide), ...block[n] }).map(([name, sizes]) => tensor(`blk.${n}.${name}`, sizes)));
+  return { values: valuesOf({ hidden, wide }), tensors: [tensor("token_embd.weight", [tinyTokens.length, hidden]), tensor("output_norm.weight", [hidden]), ...layers] };
 }

@@ -19,6 +19,12 @@ export function openReciter(device: Device, recital: Recital, options: Partial<L
 export const user = (content: string): ChatMessage => ({ role: "user", content });
 export const tool = (content: string): ChatMessage => ({ role: "tool", content });
 
+/** A bias against all tokens that can begin a tag. */
+export function noTags({ text: { tokenizer }, config: { vocabSize } }: LanguageModel): Record<string, number> {
+  const ids = Array.from({ length: vocabSize }, (_, id) => id).filter((id) => tokenizer.decode([id], { specialTokens: true }).startsWith("<"));
+  return Object.fromEntries(ids.map((id) => [id, -100]));
+}
+
 /** The text of a session's tokens, control tokens included. */
 export const textOfSession = ({ model, tokens }: Session): string => model.text.tokenizer.decode(tokens, { specialTokens: true });
 

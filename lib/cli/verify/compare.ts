@@ -11,6 +11,9 @@ export const modelBounds: Readonly<Record<FloatDType, number>> = { f32: 2e-5, f1
 /** That of mixtures of experts: where 16-bit activations change which of two nearly equal logits of a router is larger, a token has another expert. */
 export const mixtureBounds: typeof modelBounds = { f32: modelBounds.f32, f16: 3 * modelBounds.f16, bf16: 3 * modelBounds.bf16 };
 
+/** Those of models with int8 activations, which tiny models of random weights feel most. */
+export const int8Bounds = { dense: 0.3, mixture: 0.6 } as const;
+
 /**
  * ‖x − ref‖₂ / ‖ref‖₂, summed in float64. For a reference of all zeros, 0 if x is all zeros and infinity if not. NaN
  * anywhere gives NaN or infinity.

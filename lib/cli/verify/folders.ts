@@ -4,12 +4,24 @@ import { existsSync, statSync } from "node:fs";
 import { join } from "node:path";
 import type { Device } from "../../device/device.ts";
 import { FileError } from "../../errors.ts";
+import type { Prompts } from "../../model/model-options.ts";
 import { findGguf } from "../../checkpoint/gguf/find-gguf.ts";
 import { openCheckpoint } from "../../checkpoint/safetensors.ts";
+import type { ActivationForm } from "../../native/options.ts";
 import type { FloatDType } from "../../tensor/dtype.ts";
 import { mixerKind } from "./mixer-folders.ts";
 import { modelKind } from "./model-folders.ts";
 import { Report, type Row } from "./report.ts";
+
+/** How checkpoints are run. */
+export interface CheckSettings {
+  /** Of activations, of convolution states and of pages; recurrent states are always f32. */
+  readonly dtype: FloatDType;
+  /** How a model's rows are multiplied by packed weights. */
+  readonly activations: ActivationForm;
+  /** How models multiply tokens that are read: each in turn. */
+  readonly prompts: readonly Prompts[];
+}
 
 /** A kind of folders. */
 export interface FolderKind {
@@ -23,10 +35,9 @@ export interface FolderKind {
    * Runs the checkpoint in every way and reports each.
    *
    * @param names the names of the checkpoint's tensors.
-   * @param dtype of activations, of convolution states and of pages; recurrent states are always f32.
    * @throws a typed error if the folder does not fit its kind.
    */
-  check(folder: string, names: readonly string[], device: Device, report: Report, dtype: FloatDType): void | Promise<void>;
+  check(folder: string, names: readonly string[], device: Device, report: Report, settings: CheckSettings): void | Promise<void>;
 }
 
 /** Every kind of folders; the first that matches is taken. */
@@ -38,7 +49,7 @@ export function isCheckpoint(path: string): boolean {
 }
 
 /** Checks a folder, and reports it under the given path. */
-export async function checkFolder(path: string, device: Device, dtype: FloatDType): Promise<readonly Row[]> {
+export async function checkFolder(path: string, device: Device, settings: CheckSettings): Promise<readonly Row[]> {
   const nouns = kinds.map(({ noun }) => noun).join(" or ");
   if (findGguf(path) === undefined && !existsSync(join(path, "config.json"))) {
     throw new FileError(path, { op: "verify", expected: `a golden file, or the directory of ${nouns}`, received: "a directory without config.json" });
@@ -47,7 +58,7 @@ export async function checkFolder(path: string, device: Device, dtype: FloatDTyp
   const kind = kinds.find(({ matches }) => matches(names));
   if (!kind) throw new FileError(path, { op: "verify", expected: nouns, received: "a checkpoint of another kind" });
   const report = new Report({ file: path, op: kind.op, backend: device.backend });
-  await kind.check(path, names, device, report, dtype);
+  await kind.check(path, names, device, report, settings);
   return report.rows;
 }
 

@@ -7,11 +7,12 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { Device } from "../../device/device.ts";
+import { UnsupportedError } from "../../errors.ts";
 import { GatedDeltaNet } from "../../layer/gated-delta-net.ts";
 import { gatedDeltaLayers } from "../../layer/layer-names.ts";
 import type { FloatDType } from "../../tensor/dtype.ts";
 import { bounds } from "./compare.ts";
-import type { FolderKind } from "./folders.ts";
+import type { CheckSettings, FolderKind } from "./folders.ts";
 import { GoldenFile } from "./golden-file.ts";
 import { checkWays, type LayerReference, type LayerSequences } from "./layer-ways.ts";
 import type { Report } from "./report.ts";
@@ -28,7 +29,8 @@ export const mixerKind: FolderKind = {
   check,
 };
 
-function check(folder: string, names: readonly string[], device: Device, report: Report, dtype: FloatDType): void {
+function check(folder: string, names: readonly string[], device: Device, report: Report, { dtype, activations }: CheckSettings): void {
+  if (activations !== "exact") throw new UnsupportedError({ op: "verify", argument: "activations", expected: "exact for mixers", received: activations });
   const path = join(folder, "expected.safetensors");
   if (existsSync(path)) {
     const { layer: index, data, reference } = readExpected(path, dtype);

@@ -7,6 +7,6 @@ export const modelKind: FolderKind = {
   op: "LanguageModel",
   noun: "a language model",
   matches: (names) => names.some((name) => /(?:^|\.)embed_tokens\.weight$/.test(name)),
-  check: async (folder, _names, device, report, dtype) =>
-    (await import("./model-check.ts")).checkModel(folder, device, report, dtype),
+  check: async (folder, _names, device, report, settings) =>
+    (await import("./model-check.ts")).checkModel(folder, device, report, settings),
 };

@@ -38,6 +38,7 @@ export const sessionWays: readonly SessionWay[] = [
   { way: "sessions, drafts", run: (model, cases) => inGroups(cases, (one) => alone(model, one, { drafts: { tokens: 3, shortest: 1 } })) },
   { way: "sessions, forked", run: (model, cases) => inGroups(cases, (one) => forked(model, one)) },
   { way: "sessions, restored from files", run: restored },
+  { way: "sessions, read again", run: (model, cases) => inGroups(cases, (one) => readAgain(model, one)) },
 ];
 
 /** Number of tokens that a session generates: the logits after them are known, too. */
@@ -99,6 +100,16 @@ async function forked(model: LanguageModel, one: ModelCase): Promise<SessionAnsw
   first.append(seededTokens(81, Math.min(5, model.config.maxPositions - first.length), model.config.vocabSize));
   const [after] = await Promise.all([give(second, count - before.length), first.logits()]);
   return await answer(second, [...before, ...after]);
+}
+
+/** Half way everything is read again, each token as what it is: sessions keep no hidden states. */
+async function readAgain(model: LanguageModel, one: ModelCase): Promise<SessionAnswer> {
+  const count = tokensGiven(one);
+  using session = model.session().append(one.prompt);
+  const before = await give(session, count >> 1);
+  await session.logits();
+  await session.hidden();
+  return await answer(session, [...before, ...(await give(session, count - before.length))]);
 }
 
 /** Each is saved half way and continues from the file. */

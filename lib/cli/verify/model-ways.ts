@@ -1,9 +1,11 @@
 /**
  * The ways in which a model can read the same tokens. Each returns the logits after every token of every case, which must be
- * the same to the bit.
+ * the same to the bit. Prompts are read and the tokens after them generated, also where they are read again; where bits depend
+ * on that, a piece of both goes in two runs.
  */
 
 import type { LanguageModel } from "../../model/language-model.ts";
+import { memoryOf } from "../../model/model-memory.ts";
 import type { BatchEntry } from "../../model/model-options.ts";
 import type { Sequence } from "../../model/sequence.ts";
 import { sequenceFrom, snapshotOf } from "../../model/snapshot.ts";
@@ -48,13 +50,13 @@ export async function readWhole(model: LanguageModel, cases: readonly ModelCase[
     using sequence = model.sequence();
     const chosen: number[] = [];
     const answer = new Float32Array((prompt.length + Math.max(steps, 1) - 1) * vocabSize);
-    let [result] = await model.run([{ sequence, tokens: prompt, logits: "all" }]);
+    let [result] = await model.run([{ sequence, tokens: prompt, role: "read", logits: "all" }]);
     answer.set(result!.logits);
     let last = result!.logits.subarray(-vocabSize);
     while (chosen.length < steps) {
       chosen.push(largest(last));
       if (chosen.length === steps) break;
-      [result] = await model.run([{ sequence, tokens: chosen.slice(-1) }]);
+      [result] = await model.run([{ sequence, tokens: chosen.slice(-1), role: "generated" }]);
       last = result!.logits;
       answer.set(last, (prompt.length + chosen.length - 1) * vocabSize);
     }
@@ -100,11 +102,21 @@ class Reader {
     this.answers = readings.map(({ tokens }) => new Float32Array(tokens.length * model.config.vocabSize));
   }
 
-  /** Runs some pieces, and entries of other sequences, as one batch. */
+  /** Runs some pieces, and entries of other sequences, as one batch; pieces of two roles that count as two. */
   async read(pieces: readonly Piece[], strangers: readonly BatchEntry[] = []): Promise<void> {
+    if (!memoryOf(this.#model).byRole) return await this.#run(pieces, strangers);
+    const prompt = (piece: Piece) => Math.max(piece.start, this.#readings[piece.reading]!.prompt);
+    await this.#run(pieces.map((piece) => ({ ...piece, end: Math.min(piece.end, prompt(piece)) })), strangers);
+    await this.#run(pieces.map((piece) => ({ ...piece, start: prompt(piece) })));
+  }
+
+  async #run(pieces: readonly Piece[], strangers: readonly BatchEntry[] = []): Promise<void> {
     const given = pieces.filter(({ start, end }) => end > start);
-    const entries = given.map(({ reading, start, end, sequence }) => (
-      { sequence, tokens: this.#readings[reading]!.tokens.subarray(start, end), logits: "all" } as const));
+    const entries = given.map(({ reading, start, end, sequence }) => {
+      const { tokens, prompt } = this.#readings[reading]!;
+      return { sequence, tokens: tokens.subarray(start, end), role: start < prompt ? "read" : "generated", logits: "all" } as const;
+    });
+    if (entries.length + strangers.length === 0) return;
     const results = await this.#model.run([...entries, ...strangers]);
     for (const [i, { reading, start }] of given.entries()) {
       this.answers[reading]!.set(results[i]!.logits, start * this.#model.config.vocabSize);

@@ -3,11 +3,11 @@ import { lazily } from "../../arguments/schemas.ts";
 import { invalid } from "../../arguments/checks.ts";
 import { reading } from "../../arguments/reading.ts";
 import { GatedDeltaError, UnsupportedError } from "../../errors.ts";
-import type { AnswerFormat } from "../text/formats/answer-format.ts";
+import type { AnswerFormat, CallFormat } from "../text/formats/answer-format.ts";
 import { automatonOf } from "./expression.ts";
 import { ExpressionProblem } from "./expression-reader.ts";
 import { TooManyStates } from "./automaton.ts";
-import { Grammar } from "./grammar.ts";
+import { Grammar, choice } from "./grammar.ts";
 import type { Part } from "./grammar.ts";
 import { JsonGrammar } from "./json-grammar.ts";
 import { SchemaProblem } from "./schema-problem.ts";
@@ -25,10 +25,14 @@ export interface ConstraintOptions {
   /** The whole answer matches this regular expression, with the meaning of the flag `u`. @default none */
   readonly regex?: string | RegExp | undefined;
   /**
-   * Which tools of {@link Session.chat} the answer calls: those that the model chooses (`"auto"`), none, at least one (`"required"`),
-   * or one call of a certain one. Calls other than the model's choice have arguments that fit their schemas. @default "auto"
+   * Which tools of `session.chat` the answer calls: those that the model chooses (`"auto"`), none, at least one (`"required"`),
+   * or one call of a certain one. Calls other than the model's choice have arguments that fit their schemas. Next to {@link schema},
+   * `"auto"` lets the answer be calls instead of the value, and nothing else. @default "auto"; next to `schema` no calls
    */
-  readonly toolChoice?: "auto" | "none" | "required" | { readonly name: string } | undefined;
+  readonly toolChoice?: "auto" | "none" | "required" | {
+    /** The tool. */
+    readonly name: string;
+  } | undefined;
 }
 
 /** A grammar, and where it comes from. */
@@ -39,6 +43,8 @@ export interface ConstraintGrammar {
   readonly grammar: string;
   /** Whether the caller wrote it. */
   readonly foreign: boolean;
+  /** Whether its text may have calls of tools. */
+  readonly calls: boolean;
 }
 
 /** The form and the tools of a session's answers. */
@@ -59,29 +65,40 @@ const zod = lazily(({ z }) => z);
  */
 export function constraintOf(op: string, options: ConstraintOptions, context: () => AnswerContext): ConstraintGrammar | undefined {
   const { schema, grammar, regex, toolChoice = "auto" } = options;
-  const given = Object.entries({ schema, grammar, regex, toolChoice: toolChoice === "auto" ? undefined : toolChoice }).filter(([, value]) => value !== undefined);
+  const given = Object.entries({ schema, grammar, regex, toolChoice: toolChoice === "auto" || (toolChoice === "none" && schema !== undefined) ? undefined : toolChoice }).filter(([, value]) => value !== undefined);
   if (given.length > 1) throw invalid(op, given[1]![0], `no ${given[1]![0]} next to ${given[0]![0]}: one constraint at a time`, given[1]![1]);
-  if (grammar !== undefined) return { argument: "grammar", grammar, foreign: true };
+  if (grammar !== undefined) return { argument: "grammar", grammar, foreign: true, calls: true };
   if (schema !== undefined) {
     const json = readSchema(op, schema);
-    return made(op, "schema", JSON.stringify(json), (to) => new JsonGrammar(to, json, "schema").root());
+    const value = (to: Grammar): Part => new JsonGrammar(to, json, "schema").root();
+    const { format, tools: descriptions } = options.toolChoice === "auto" ? context() : noTools;
+    const tools = toolsOf(descriptions);
+    if (tools.length === 0 || format?.toolCall === undefined) return made(op, "schema", JSON.stringify(json), false, value);
+    const call = writtenCall(op, format);
+    return made(op, "schema", JSON.stringify([json, call, tools]), true, (to) => choice(value(to), callsGrammar(to, call, tools, true)));
   }
-  if (regex !== undefined) return made(op, "regex", `${typeof regex} ${regex}`, (to) => to.automaton("text", ofRegex(op, regex), "plain"));
+  if (regex !== undefined) return made(op, "regex", `${typeof regex} ${regex}`, false, (to) => to.automaton("text", ofRegex(op, regex), "plain"));
   if (toolChoice === "auto") return undefined;
   const { format, tools: descriptions } = context();
-  if (toolChoice === "none") return format?.toolCall === undefined ? undefined : made(op, "toolChoice", `none ${format.toolCall.begin}`, (to) => noCalls(to, format)!);
+  if (toolChoice === "none") return format?.toolCall === undefined ? undefined : made(op, "toolChoice", `none ${format.toolCall.begin}`, true, (to) => noCalls(to, format)!);
   const tools = toolsOf(descriptions);
   const wanted = toolChoice === "required" ? tools : tools.filter(({ name }) => name === toolChoice.name);
   if (wanted.length === 0) {
     const names = tools.map(({ name }) => JSON.stringify(name)).join(" | ");
     throw invalid(op, toolChoice === "required" ? "toolChoice" : "toolChoice.name", names === "" ? "a session whose messages came with tools" : names, toolChoice === "required" ? toolChoice : toolChoice.name);
   }
-  const call = format?.toolCall;
-  if (call === undefined || call.syntax === "python") {
-    throw new UnsupportedError({ op, argument: "toolChoice", expected: "a chat template whose calls are JSON or between tags", received: call === undefined ? "one without calls" : "one whose calls are Python" });
-  }
+  const call = writtenCall(op, format);
   const several = toolChoice === "required";
-  return made(op, "toolChoice", JSON.stringify([call, wanted, several]), (to) => callsGrammar(to, call, wanted, several));
+  return made(op, "toolChoice", JSON.stringify([call, wanted, several]), true, (to) => callsGrammar(to, call, wanted, several));
+}
+
+const noTools: AnswerContext = { format: undefined, tools: [] };
+
+/** How calls are written, where a grammar can say it. */
+function writtenCall(op: string, format: AnswerFormat | undefined): CallFormat {
+  const call = format?.toolCall;
+  if (call !== undefined && call.syntax !== "python") return call;
+  throw new UnsupportedError({ op, argument: "toolChoice", expected: "a chat template whose calls are JSON or between tags", received: call === undefined ? "one without calls" : "one whose calls are Python" });
 }
 
 /** Grammars that were made, by their options: those of a server's requests are often the same. The last one used is the last one. */
@@ -89,16 +106,16 @@ const grammars = new Map<string, ConstraintGrammar>();
 const mostGrammars = 64;
 
 /** @param from what it is made of. */
-function made(op: string, argument: string, from: string, build: (grammar: Grammar) => Part): ConstraintGrammar {
-  const key = `${argument} ${from}`;
-  const found = grammars.get(key) ?? make(op, argument, build);
+function made(op: string, argument: string, from: string, calls: boolean, build: (grammar: Grammar) => Part): ConstraintGrammar {
+  const key = `${argument} ${calls} ${from}`;
+  const found = grammars.get(key) ?? { ...make(op, argument, build), calls };
   grammars.delete(key);
   grammars.set(key, found);
   if (grammars.size > mostGrammars) grammars.delete(grammars.keys().next().value!);
   return found;
 }
 
-function make(op: string, argument: string, build: (grammar: Grammar) => Part): ConstraintGrammar {
+function make(op: string, argument: string, build: (grammar: Grammar) => Part): Omit<ConstraintGrammar, "calls"> {
   const grammar = new Grammar();
   let written;
   try {

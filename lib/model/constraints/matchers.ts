@@ -1,6 +1,5 @@
 /** The Workers of a model that match texts with grammars. */
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
+import { optionalPackage } from "../../arguments/optional-package.ts";
 import { GatedDeltaError, UnsupportedError } from "../../errors.ts";
 import { byteCharacters } from "../text/byte-level.ts";
 import type { ModelText } from "../text/model-text.ts";
@@ -116,25 +115,12 @@ export class Matchers implements Disposable {
 }
 
 /**
- * Where the package is: where modules are found from here, or, for a program in one file, which finds none, in the working directory.
+ * Where the package is.
  *
  * @throws {UnsupportedError} that says how to install it.
  */
 export function libraryPath(op: string): string {
-  for (const find of [() => Bun.resolveSync(packageName, import.meta.dir), inWorkingDirectory]) {
-    try {
-      return find();
-    } catch {
-      // It may be at the other place.
-    }
-  }
-  throw new UnsupportedError({ op, expected: `the package ${packageName}: \`bun add ${packageName}\``, received: "no such package" });
-}
-
-function inWorkingDirectory(): string {
-  const folder = join(process.cwd(), "node_modules", packageName);
-  const { main } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as { readonly main: string };
-  return join(folder, main);
+  return optionalPackage(op, packageName);
 }
 
 /** The tokens of a model. Control tokens have no text: a grammar never gives them. */

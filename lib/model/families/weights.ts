@@ -62,7 +62,9 @@ function expertWeights(loader: TensorLoader, prefix: string, hidden: number, { c
     };
   }
   const modules = (...parts: readonly string[]) => Array.from({ length: count }, (_, expert) => parts.map((part) => `${prefix}experts.${expert}.${part}`));
-  return { gateUp: [loader.joined(modules("gate_proj", "up_proj"), wide, hidden)], down: loader.joined(modules("down_proj"), hidden, wide) };
+  // Only matrices that stand alone can stay where they are in the files.
+  const gateUp = loader.maps ? [modules("gate_proj"), modules("up_proj")] : [modules("gate_proj", "up_proj")];
+  return { gateUp: gateUp.map((each) => loader.joined(each, wide, hidden)), down: loader.joined(modules("down_proj"), hidden, wide) };
 }
 
 /** Attention whose names begin with `prefix`. */

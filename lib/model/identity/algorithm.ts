@@ -1,5 +1,6 @@
 /** How a model's identity is computed from the digests of its tensors. */
 import { createHash } from "node:crypto";
+import type { ActivationForm } from "../../native/options.ts";
 import type { ModelConfig } from "../model-config.ts";
 import type { StoredTensor } from "./stored-tensors.ts";
 
@@ -13,11 +14,17 @@ export const algorithm = "gated-delta-identity-1";
  * The configuration is everything that the library reads of it except the end tokens, which change no number.
  *
  * @param digestOf the SHA-256 of the SHA-256s of a tensor's chunks.
+ * @param activations other ones than exact are a setting, as they change every state.
  */
-export function identityOf(config: ModelConfig, tensors: readonly StoredTensor[], digestOf: (tensor: StoredTensor) => string): string {
+export function identityOf(
+  config: ModelConfig,
+  tensors: readonly StoredTensor[],
+  digestOf: (tensor: StoredTensor) => string,
+  activations: ActivationForm = "exact",
+): string {
   const { eosTokens: _, family, attention: { gated, norm, ...attention }, ...numeric } = config;
   // Newer settings are left out if they have the value that all older models had, so that identities stay the same.
-  const later = { ...(family !== "qwen3_5" && { family }), attention: { ...attention, ...(!gated && { gated }), ...(norm !== "head" && { norm }) } };
+  const later = { ...(family !== "qwen3_5" && { family }), attention: { ...attention, ...(!gated && { gated }), ...(norm !== "head" && { norm }) }, ...(activations !== "exact" && { activations }) };
   const list = tensors.map((tensor) => [tensor.name, tensor.dtype, tensor.shape, digestOf(tensor)]);
   return createHash("sha256").update(JSON.stringify([algorithm, inOrder({ ...numeric, ...later }), list])).digest("hex");
 }

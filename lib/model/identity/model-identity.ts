@@ -1,5 +1,6 @@
 /** The identity of a loaded model, computed once, on the first request. */
 import { DisposedError, FileError, GatedDeltaError, errorOf } from "../../errors.ts";
+import type { ActivationForm } from "../../native/options.ts";
 import type { ModelConfig } from "../model-config.ts";
 import { identityOf } from "./algorithm.ts";
 import { isSettled, readDigests, writeDigests } from "./digest-cache.ts";
@@ -17,11 +18,13 @@ interface Work {
 export class ModelIdentity implements Disposable {
   readonly #config: ModelConfig;
   readonly #tensors: readonly StoredTensor[];
+  readonly #activations: ActivationForm;
   #known: string | undefined;
   #work: Work | undefined;
   #disposed = false;
 
-  constructor(config: ModelConfig, tensors: readonly StoredTensor[]) {
+  constructor(config: ModelConfig, tensors: readonly StoredTensor[], activations: ActivationForm = "exact") {
+    this.#activations = activations;
     this.#config = config;
     this.#tensors = tensors;
   }
@@ -78,7 +81,7 @@ export class ModelIdentity implements Disposable {
       const news = new Set(missing.map(({ file }) => file));
       await Promise.all(settled.filter((file) => news.has(file)).map((file) => writeDigests(file.stamp, known.get(file)!)));
     }
-    this.#known = identityOf(this.#config, this.#tensors, ({ name, file }) => known.get(file)!.get(name)!);
+    this.#known = identityOf(this.#config, this.#tensors, ({ name, file }) => known.get(file)!.get(name)!, this.#activations);
     return this.#known;
   }
 }

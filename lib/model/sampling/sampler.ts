@@ -1,4 +1,6 @@
 import { GatedDeltaError } from "../../errors.ts";
+import { mostBest, mostBestOf } from "./best-logits.ts";
+import type { BestLogits } from "./best-logits.ts";
 import { CandidateMemory, candidatesOf } from "./candidates.ts";
 import type { Candidates, Logits } from "./candidates.ts";
 import { uniformAt } from "./philox.ts";
@@ -38,6 +40,10 @@ export interface Barred {
  */
 export class Sampler {
   readonly settings: SamplingSettings;
+  /**
+   * How many of the largest logits {@link chooseFrom} needs; undefined if the settings need all, or more than are found.
+   */
+  readonly best: number | undefined;
   readonly #seed: number;
   readonly #processing: Processing | undefined;
   readonly #bias: ReadonlyMap<number, number> | undefined;
@@ -51,7 +57,8 @@ export class Sampler {
   #adjusted: Float64Array | undefined;
   /** Logits that a mask allows, and their ids; made when they are first needed. */
   #gathered: { readonly ids: Int32Array; readonly logits: Float64Array } | undefined;
-  readonly #memory: CandidateMemory | undefined;
+  /** Made when it is first needed. */
+  #memory: CandidateMemory | undefined;
 
   /**
    * @param seed an integer, 0 .. 2^53 − 1.
@@ -69,7 +76,9 @@ export class Sampler {
     }
     if (repetitionPenalty !== 1) this.#earlier = new TokenCounts(vocabSize, repetitionWindow);
     if (presencePenalty !== 0 || frequencyPenalty !== 0) this.#answered = new TokenCounts(vocabSize);
-    if (temperature > 0) this.#memory = new CandidateMemory(vocabSize);
+    const count = temperature === 0 ? 1 : Math.min(settings.topK, vocabSize);
+    const changes = [this.#processing, this.#bias, this.#only, this.#earlier, this.#answered].some((one) => one !== undefined);
+    if (!changes && count >= 1 && count <= mostBest && vocabSize <= mostBestOf) this.best = count;
   }
 
   /**
@@ -96,9 +105,26 @@ export class Sampler {
   choose(logits: Float32Array, position: number, barred?: Barred): number {
     const { row, id, most, only } = this.#read(logits, barred);
     if (this.settings.temperature === 0) return only?.[id] ?? id;
-    const { ids, weights } = candidatesOf(row, most, this.settings, this.#memory);
+    const { ids, weights } = candidatesOf(row, most, this.settings, (this.#memory ??= new CandidateMemory(logits.length)));
     const chosen = ids[this.#place(weights, position)]!;
     return only?.[chosen] ?? chosen;
+  }
+
+  /**
+   * The same token as {@link choose} chooses where none is barred, from {@link best} or more of the largest logits.
+   *
+   * @throws {GatedDeltaError} as {@link choose}.
+   */
+  chooseFrom({ values, ids }: BestLogits, position: number): number {
+    const most = values[0]!;
+    // NaN comes first, so a row with one is refused; and a row of −∞ by the first id, as it is the lowest.
+    expectFinite(most, ids[0]!);
+    if (this.settings.temperature === 0) return ids[0]!;
+    // Top-k leaves no others. Sums run over ascending ids.
+    const among = Array.from({ length: this.best! }, (_, i) => i).sort((a, b) => ids[a]! - ids[b]!);
+    const row = Float32Array.from(among, (i) => values[i]!);
+    const candidates = candidatesOf(row, most, this.settings);
+    return ids[among[candidates.ids[this.#place(candidates.weights, position)]!]!]!;
   }
 
   /** Where in weights a position's number falls. */
@@ -201,10 +227,17 @@ export function largestOf(logits: Float32Array | Float64Array, by = ""): { reado
       throw wrong(i, "NaN", by);
     }
   }
-  if (most === Infinity) throw wrong(id, "Infinity", by);
-  if (most > -Infinity) return { id, most };
-  if (by === "") throw wrong(0, "-Infinity for every token", by);
-  throw new GatedDeltaError("invalid-argument", { op: "sample", argument: by, expected: "at least one token that may come next", received: "none" });
+  if (most === -Infinity && by !== "") {
+    throw new GatedDeltaError("invalid-argument", { op: "sample", argument: by, expected: "at least one token that may come next", received: "none" });
+  }
+  expectFinite(most, id, by);
+  return { id, most };
+}
+
+/** @param id the lowest one with the largest logit. */
+function expectFinite(most: number, id: number, by = ""): void {
+  if (Number.isFinite(most)) return;
+  throw wrong(id, most === -Infinity ? "-Infinity for every token" : `${most}`, by);
 }
 
 function wrong(token: number, received: string, by: string): GatedDeltaError {

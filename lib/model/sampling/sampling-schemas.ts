@@ -16,6 +16,7 @@ const limits = lazily(({ z, integer }) => {
     topP: within(0, 1, true),
     minP: within(0, 1),
     repetitionPenalty: within(0.01, 100),
+    repetitionWindow: integer(1, 2 ** 31 - 1),
     penalty: within(-100, 100),
   };
 });
@@ -23,14 +24,14 @@ const limits = lazily(({ z, integer }) => {
 /** {@link SamplingOptions}, as a part of a generation's. */
 export const samplingShape = lazily(({ z, callback, choice, integer }) => {
   const listOfFunctions = "an array of functions";
-  const { temperature, topK, topP, minP, repetitionPenalty, penalty } = limits();
+  const { temperature, topK, topP, minP, repetitionPenalty, repetitionWindow, penalty } = limits();
   return {
     temperature: temperature.optional(),
     topK: topK.optional(),
     topP: topP.optional(),
     minP: minP.optional(),
     repetitionPenalty: repetitionPenalty.optional(),
-    repetitionWindow: integer(1, 2 ** 31 - 1).optional(),
+    repetitionWindow: repetitionWindow.optional(),
     presencePenalty: penalty.optional(),
     frequencyPenalty: penalty.optional(),
     // Its entries are read where the size of the vocabulary is known.
@@ -41,9 +42,9 @@ export const samplingShape = lazily(({ z, callback, choice, integer }) => {
   };
 });
 
-/** The values of a `generation_config.json`, each of which it may leave out. */
+/** The values of a `generation_config.json`, each of which it may leave out; the last is only in a GGUF file's metadata. */
 export const generationShape = lazily(({ z }) => {
-  const { temperature, topK, topP, minP, repetitionPenalty } = limits();
+  const { temperature, topK, topP, minP, repetitionPenalty, repetitionWindow } = limits();
   return z.object({
     do_sample: z.boolean("true or false").nullish(),
     temperature: temperature.nullish(),
@@ -51,5 +52,6 @@ export const generationShape = lazily(({ z }) => {
     top_p: topP.nullish(),
     min_p: minP.nullish(),
     repetition_penalty: repetitionPenalty.nullish(),
+    repetition_window: repetitionWindow.optional(),
   });
 });

@@ -77,7 +77,8 @@ export interface SamplingOptions {
    */
   readonly seed?: number | undefined;
   /**
-   * `"model"` takes options that are not given from the model's `generation_config.json`, which is otherwise ignored.
+   * `"model"` takes options that are not given from the model's `generation_config.json`, or from `general.sampling` in the metadata of a
+   * GGUF file, which are otherwise ignored.
    * @default none
    */
   readonly sampling?: "model" | undefined;

@@ -23,7 +23,7 @@ export function waitsForBeginning(job: Job, jobs: readonly Job[]): boolean {
     if (context.cache !== cache || context.salt !== salt || origin === "file" || !(work instanceof ReadAll) || work.left <= 1) continue;
     const shared = sharedBy(job, other, most);
     if (shared < cache.step || (ready && read >= shared)) continue;
-    known ??= cache.known(Uint32Array.from(conversation.tokens.slice(0, most)), salt);
+    known ??= cache.known(conversation.key(most), salt);
     const kept = ready ? work.keepAt(Math.min(shared, tokens.length - 1)) : shared;
     if (kept > read && kept - known >= cache.step) return true;
   }
@@ -41,8 +41,10 @@ function sharedBy(job: Job, other: Job, most: number): number {
   return count;
 }
 
-function commonLength({ tokens: a }: Conversation, { tokens: b }: Conversation, most: number): number {
-  const end = Math.min(most, b.length);
+function commonLength(one: Conversation, other: Conversation, most: number): number {
+  const a = one.key(most);
+  const b = other.key(most);
+  const end = Math.min(a.length, b.length);
   let at = 0;
   while (at < end && a[at] === b[at]) at++;
   return at;

@@ -15,8 +15,10 @@ import type { Dialogue } from "./dialogue.ts";
 import type { CacheAccess } from "./prefix-cache.ts";
 import { ReadAll } from "./read-all.ts";
 import type { Request } from "./request.ts";
+import { keyOf } from "./roles.ts";
 import type { Scheduler, Work } from "./scheduler.ts";
 import type { ReadProgress, Turn } from "./session-options.ts";
+import type { Stored } from "./stored.ts";
 import { TokenRanges } from "./token-ranges.ts";
 
 /** Shared by a conversation and its forks. */
@@ -73,6 +75,8 @@ export class Conversation {
   cached = 0;
   /** The most tokens that were ever read or found in a cache. */
   #furthest = 0;
+  /** The copy of {@link continueFrom}, which its cache does not have. */
+  #continues: Stored | undefined;
   /** Resolves when no save is running. */
   #saving: Promise<void> = Promise.resolve();
   #saves = 0;
@@ -113,7 +117,17 @@ export class Conversation {
   /** How many of its first tokens its cache has, less the last token, which is always read. */
   get knownInCache(): number {
     const { cache, salt } = this.context;
-    return cache?.known(Uint32Array.from(this.tokens.slice(0, -1)), salt) ?? 0;
+    return cache?.known(this.key(this.tokens.length - 1), salt) ?? 0;
+  }
+
+  /** Whether its bits depend on the roles of its tokens. */
+  get byRole(): boolean {
+    return memoryOf(this.model).byRole;
+  }
+
+  /** The key of its first `length` tokens in a cache. */
+  key(length: number): Uint32Array {
+    return keyOf(this.tokens, length, this.byRole ? this.generated : undefined);
   }
 
   /** Adds a generated token. */
@@ -161,6 +175,25 @@ export class Conversation {
     this.generated.cut(length);
     this.forget();
     return back ? length : 0;
+  }
+
+  /**
+   * Continues from a copy of the state after its first tokens, in place of reading them. The caller trusts the copy: it is that of these
+   * tokens, as this model's kernels compute it. Not called while a step of the conversation is running.
+   */
+  continueFrom(stored: Stored): void {
+    const { tokens } = stored.snapshot;
+    this.drop();
+    this.memory.stored = stored;
+    this.#continues = stored;
+    this.cached += Math.max(0, tokens - this.#furthest);
+    this.advanced();
+  }
+
+  /** Its memory has a copy's contents again. */
+  restored(stored: Stored): void {
+    if (this.#continues === stored) this.keep();
+    this.#continues = undefined;
   }
 
   /** Drops the logits and the hidden state: there is another last token, or none is read. */
@@ -234,7 +267,7 @@ export class Conversation {
     const { holding } = this.memory;
     if (cache === undefined || this.origin === "file" || holding?.valid !== true) return;
     const { sequence } = holding;
-    cache.insert(Uint32Array.from(this.tokens.slice(0, sequence.tokens)), sequence, salt, likely);
+    cache.insert(this.key(sequence.tokens), sequence, salt, likely);
   }
 
   /** A signal that aborts with `signal` and with the end of the session. */

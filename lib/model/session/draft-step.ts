@@ -8,8 +8,8 @@
  * is read twice, and the sequence never has a token that the session lacks.
  */
 import type { Entry } from "../batch.ts";
-import { verificationOf } from "../run-result.ts";
-import type { RunResult } from "../run-result.ts";
+import { rowOf, verificationOf } from "../run-result.ts";
+import type { LogitsRow, RunResult } from "../run-result.ts";
 import type { Conversation } from "./conversation.ts";
 import { ReadAll } from "./read-all.ts";
 import type { ReadAllOptions } from "./read-all.ts";
@@ -20,11 +20,11 @@ const mostCertain = 16;
 export class DraftStep extends ReadAll {
   readonly #of: Conversation;
   readonly #drafts: readonly number[];
-  readonly #choose: (logits: Float32Array) => number | undefined;
+  readonly #choose: (row: LogitsRow) => number | undefined;
 
   /** @param choose returns the next token for a row of logits; undefined once the answer is over. */
-  constructor(of: Conversation, drafts: readonly number[], choose: (logits: Float32Array) => number | undefined, options: ReadAllOptions) {
-    super(of, { ...options, take: ({ logits }) => void choose(logits) });
+  constructor(of: Conversation, drafts: readonly number[], choose: (row: LogitsRow) => number | undefined, options: ReadAllOptions) {
+    super(of, { ...options, take: (result) => void choose(rowOf(result, 0)) });
     this.#of = of;
     this.#drafts = drafts;
     this.#choose = choose;
@@ -36,19 +36,17 @@ export class DraftStep extends ReadAll {
 
   override next(most: number): Entry {
     const entry = super.next(most);
-    const { tokens, logits } = entry;
-    if (logits !== "last" || tokens.length > mostCertain) return entry;
+    const { tokens, role, logits } = entry;
+    const together = role === "generated" || !this.#of.byRole;
+    if (logits !== "last" || tokens.length > mostCertain || !together) return entry;
     return { ...entry, tokens: [...tokens, ...this.#drafts], drafts: this.#drafts.length };
   }
 
   override ran(result: RunResult): boolean {
     const verification = verificationOf(result);
     if (verification === undefined) return super.ran(result);
-    const { logits } = result;
-    const { vocabSize } = this.#of.model.config;
-    const row = (i: number): Float32Array => logits.subarray(i * vocabSize, (i + 1) * vocabSize);
     let right = 0;
-    while (this.#choose(row(right)) === this.#drafts[right] && right < verification.drafts) right++;
+    while (this.#choose(rowOf(result, right)) === this.#drafts[right] && right < verification.drafts) right++;
     verification.narrow(right);
     return true;
   }

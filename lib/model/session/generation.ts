@@ -9,7 +9,8 @@ import { Sampler } from "../sampling/sampler.ts";
 import type { Barred } from "../sampling/sampler.ts";
 import { settingsOf } from "../sampling/settings.ts";
 import type { LanguageModel } from "../language-model.ts";
-import type { RunResult } from "../run-result.ts";
+import { rowOf } from "../run-result.ts";
+import type { LogitsRow, RunResult } from "../run-result.ts";
 import type { Detokenizer } from "../text/detokenizer.ts";
 import { StopStrings } from "../text/stop-strings.ts";
 import { capacityOf, expectFits } from "./capacity.ts";
@@ -132,7 +133,7 @@ export class Generation {
     const { logits } = of;
     if (logits !== undefined) {
       if (!this.#guide.ready) await this.#unlessAborted(this.#guide.arrived());
-      this.#take(logits);
+      this.#take({ logits, best: undefined });
       if (this.#chosen.length === 0) this.#signal.throwIfAborted();
       return;
     }
@@ -142,23 +143,29 @@ export class Generation {
     if (guesses.length === 0) this.#guide.ask();
     const drafts = guesses.length === 0 ? guesses : await this.#unlessAborted(this.#guide.after(guesses));
     let waiting: Float32Array | undefined;
-    const take = ({ logits: row }: RunResult): void => {
+    const take = (result: RunResult): void => {
       // Masks are made while the model runs, and may take longer.
-      if (this.#guide.ready) this.#take(row);
-      else waiting = row.slice();
+      if (this.#guide.ready) this.#take(rowOf(result, 0));
+      else waiting = result.logits.slice();
     };
-    const options = { take, onProgress: this.#onProgress };
+    const options = { take, best: this.#best, onProgress: this.#onProgress };
     const work = drafts.length > 0 ? new DraftStep(of, drafts, (row) => this.#take(row), options) : new ReadAll(of, options);
     await of.do(work, this.#signal);
     this.#onProgress = undefined; // the prompt has been read
     if (waiting !== undefined) {
       of.logits = waiting; // for the next generation, if this one ends here
       await this.#unlessAborted(this.#guide.arrived());
-      this.#take(waiting);
+      this.#take({ logits: waiting, best: undefined });
     }
     // If aborted during the step, no token was chosen and the logits are kept for the next generation.
     if (this.#chosen.length === 0) this.#signal.throwIfAborted();
     if (this.#drafter === undefined) this.#guide.ask();
+  }
+
+  /** How many of the largest logits the next tokens are chosen from; 0 if they take whole rows. */
+  get #best(): number {
+    const whole = this.#logprobs || this.#guide.bars || this.#of.tokens.length < this.#least;
+    return whole ? 0 : (this.#sampler.best ?? 0);
   }
 
   /** Guesses of the next tokens. */
@@ -181,7 +188,8 @@ export class Generation {
   }
 
   /** Chooses the token after a row of logits; none if the generation was aborted, or the chosen tokens end it. */
-  #take(logits: Float32Array): number | undefined {
+  #take(row: LogitsRow): number | undefined {
+    const { logits } = row;
     const of = this.#of;
     if (this.#chosen.length > 0 && this.#stopTokens.has(this.#chosen.at(-1)!.token)) return undefined;
     const position = of.tokens.length + this.#chosen.length;
@@ -191,7 +199,7 @@ export class Generation {
     }
     let token: number;
     try {
-      token = this.#guide.forced ?? this.#select(logits, position);
+      token = this.#guide.forced ?? this.#select(row, position);
     } catch (error) {
       if (this.#chosen.length === 0) {
         of.logits = logits.slice();
@@ -206,7 +214,8 @@ export class Generation {
     return token;
   }
 
-  #select(logits: Float32Array, position: number): number {
+  #select({ logits, best }: LogitsRow, position: number): number {
+    if (best !== undefined) return this.#sampler.chooseFrom(best, position);
     const barred = position < this.#least ? this.#unended : this.#guide.barred();
     const refused = new Set<number>();
     for (;;) {

@@ -61,6 +61,11 @@ export class Guide {
     return this.#constraint !== undefined && this.#reasoning?.inside !== true;
   }
 
+  /** Whether it may bar tokens of the answer, now or later. */
+  get bars(): boolean {
+    return this.#constraint !== undefined;
+  }
+
   /** Whether it is known which tokens may come next. */
   get ready(): boolean {
     return !this.#constrained || this.#constraint!.ready;
@@ -125,7 +130,7 @@ function beginConstraint(
   op: string,
   of: Conversation,
   { ignoreModelStops, minTokens }: CheckedGenerateOptions,
-  { argument, grammar, foreign }: ConstraintGrammar,
+  { argument, grammar, foreign, calls }: ConstraintGrammar,
   stopTokens: ReadonlySet<number>,
   format: AnswerFormat | undefined,
   open: boolean,
@@ -141,7 +146,7 @@ function beginConstraint(
     return await matchers.open(op, argument, text, config, grammar);
   })();
   matching.catch(() => {});
-  const ofCalls = argument === "toolChoice" || argument === "grammar" ? [] : [format?.toolCall];
+  const ofCalls = calls ? [] : [format?.toolCall];
   const tags = [format?.reasoning, ...ofCalls].flatMap((pair) => (pair === undefined ? [] : [pair.begin, pair.end])).map((tag) => tokenizer.idOf(tag));
   const lineEnds = ["\n", "\n\n"].flatMap((ends) => {
     const tokens = tokenizer.encode(ends);

@@ -121,7 +121,7 @@ export class SessionMemory {
    * @returns how many tokens the cache had.
    */
   begin(): number {
-    const { model, tokens, context: { cache, salt } } = this.#of;
+    const { model, context: { cache, salt } } = this.#of;
     if (this.ready || this.restoring) return 0;
     if (this.#holding !== undefined) {
       this.#hold(this.#holding.sequence.fork());
@@ -129,7 +129,7 @@ export class SessionMemory {
       this.#restore(this.#stored);
     } else {
       // The last token is always read, for its logits.
-      const hit = cache?.lookup(Uint32Array.from(tokens.slice(0, -1)), salt);
+      const hit = cache?.lookup(this.#of.key(this.#of.tokens.length - 1), salt);
       this.#hold(hit ?? model.sequence());
       return hit?.tokens ?? 0;
     }
@@ -184,6 +184,7 @@ export class SessionMemory {
       if (!done) return;
       this.#hold(sequence);
       this.stored = undefined;
+      this.#of.restored(stored);
     }), (error: unknown) => over(() => (this.#restoreError = { error })));
   }
 }

@@ -43,6 +43,8 @@ export interface CacheAccess {
   known(tokens: Uint32Array, salt: string): number;
   /** A fork of the longest entry that is a prefix of these tokens; the caller owns it. */
   lookup(tokens: Uint32Array, salt: string): Sequence | undefined;
+  /** The entries that are prefixes of these tokens, the shortest first; the cache owns them. They do not count as used. */
+  prefixes(tokens: Uint32Array, salt: string): readonly { readonly kept: Sequence; readonly length: number }[];
   /** Positions between two others at which to insert. */
   positions(from: number, to: number, messageEnds: readonly number[]): CheckpointPosition[];
   /** Keeps a fork of a sequence, unless no state is free for it. */
@@ -81,6 +83,7 @@ export class SessionCache implements Disposable {
       step: first ?? defaultFirst,
       known: (tokens, salt) => this.#store.known(tokens, salt),
       lookup: (tokens, salt) => this.#lookup(tokens, salt),
+      prefixes: (tokens, salt) => this.#store.prefixes(tokens, salt),
       positions: (from, to, messageEnds) => (this.#disposed ? [] : checkpointPositions(from, to, messageEnds, { first, ratio })),
       insert: (tokens, sequence, salt, likely) => this.#insert(tokens, sequence, salt, likely),
     };

@@ -3,6 +3,7 @@ import type { Entry } from "../batch.ts";
 import type { RunResult } from "../run-result.ts";
 import type { Conversation } from "./conversation.ts";
 import type { Work } from "./scheduler.ts";
+import { roleAt } from "./roles.ts";
 import type { ReadProgress } from "./session-options.ts";
 
 /** Options of {@link ReadAll}. */
@@ -11,12 +12,17 @@ export interface ReadAllOptions {
   readonly to?: number;
   /** Called with the last token's result. Without it no logits are computed. */
   readonly take?: (result: RunResult) => void;
+  /** How many of the largest logits the result also has. @default 0 */
+  readonly best?: number | undefined;
   /** Whether the result also has the token's hidden state. */
   readonly hidden?: boolean | undefined;
   readonly onProgress?: ((progress: ReadProgress) => void) | undefined;
 }
 
-/** Reads the unread tokens, in pieces if there are many, and keeps intermediate positions in the cache. */
+/**
+ * Reads the unread tokens, in pieces if there are many or if bits depend on their roles, and keeps intermediate positions in the
+ * cache.
+ */
 export class ReadAll implements Work {
   readonly #of: Conversation;
   readonly #to: number;
@@ -40,12 +46,14 @@ export class ReadAll implements Work {
   }
 
   next(most: number): Entry {
-    const { tokens, read, sequence } = this.#of;
+    const { tokens, read, sequence, generated, byRole } = this.#of;
     const until = this.#plan().find(({ position }) => position > read)?.position ?? this.#to;
-    const end = Math.min(until, read + most);
+    // An entry of several roles has that of its first token.
+    const { role, end: sameRole } = roleAt(generated, read);
+    const end = Math.min(until, read + most, byRole ? sameRole : Infinity);
     const last = end === this.#to && this.#options.take !== undefined;
     const hidden = last && this.#options.hidden === true ? "last" : "none";
-    return entryOf({ sequence: sequence!, tokens: tokens.slice(read, end), logits: last ? "last" : "none", hidden });
+    return entryOf({ sequence: sequence!, tokens: tokens.slice(read, end), role, logits: last ? "last" : "none", hidden, best: last ? this.#options.best : 0 });
   }
 
   ran(result: RunResult): boolean {

@@ -1,8 +1,8 @@
 /**
  * A session on disk: a checked file with its tokens, and, of the tokens that the model has read, each mixer's states
  * (`states.N.state`, `states.N.conv`), each attention layer's keys and values `[kvHeads, tokens, headDim]` (`pages.N.keys`,
- * `pages.N.values`), and the last logits where they are known. `generated` has the bounds of the ranges of generated tokens,
- * `dialogue` the messages if they describe the tokens, as JSON. The metadata hold the model's identity.
+ * `pages.N.values`), and the last logits where they are known. `generated` has the bounds of the ranges of generated tokens, and
+ * with them every token's role; `dialogue` the messages if they describe the tokens, as JSON. The metadata hold the model's identity.
  */
 import { DisposedError, describe } from "../../errors.ts";
 import type { StateKind } from "../../ops/layer-states.ts";
@@ -17,7 +17,7 @@ import type { LanguageModel } from "../language-model.ts";
 import { memoryOf } from "../model-memory.ts";
 import { dialogueText, readDialogue } from "./dialogue-file.ts";
 import type { StoredDialogue } from "./dialogue-file.ts";
-import { expectSnapshot } from "../snapshot.ts";
+import { expectSnapshot, tokenPieces } from "../snapshot.ts";
 import type { Elements, Pieces, SequenceSnapshot, SequenceViews } from "../snapshot.ts";
 
 /** A session as a file holds it. */
@@ -74,8 +74,9 @@ export async function writeSession(op: string, path: string, model: LanguageMode
     for (const [kind, elements] of Object.entries(kinds)) floats(`states.${layer}.${kind}`, elements);
   }
   for (const [layer, { keys, values }] of read?.pages.entries() ?? []) {
-    floats(`pages.${layer}.keys`, keys);
-    floats(`pages.${layer}.values`, values);
+    const { kvHeads } = model.config.attention;
+    floats(`pages.${layer}.keys`, "pieces" in keys ? keys : tokenPieces(keys, kvHeads));
+    floats(`pages.${layer}.values`, "pieces" in values ? values : tokenPieces(values, kvHeads));
   }
   const expectModel = (): void => {
     if (model.disposed) throw new DisposedError({ op, expected: "a model that is not disposed before the file is written", received: "a disposed one" });
@@ -124,8 +125,10 @@ export async function readSession(op: string, path: string, model: LanguageModel
 }
 
 /** The kernels and dtype of a model: with the same identity and these equal, results have equal bits. */
-function kernelsOf({ device, dtype }: LanguageModel): string {
-  return [device.backend, device.name, device.isa, dtype, loadedInfo().version].join(", ");
+function kernelsOf(model: LanguageModel): string {
+  const { device, dtype } = model;
+  const byRole = memoryOf(model).byRole ? ["matrix prompts"] : [];
+  return [device.backend, device.name, device.isa, dtype, ...byRole, loadedInfo().version].join(", ");
 }
 
 function snapshotIn(tensors: CheckedTensors, model: LanguageModel, tokens: number): SequenceSnapshot {

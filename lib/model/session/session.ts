@@ -23,6 +23,9 @@ import { appendOptions, generateOptions, loadSessionOptions, readOptions, sessio
 import { readTurn, takeTurn } from "./turn.ts";
 import { answered, completed } from "./whole-answer.ts";
 
+/** The internals of a session. */
+export let conversationOf: (session: Session) => Conversation;
+
 /** Makes a session. */
 export let makeSession: (model: LanguageModel, scheduler: Scheduler, options: SessionOptions) => Session;
 
@@ -53,6 +56,7 @@ export class Session implements Disposable {
   }
 
   static {
+    conversationOf = (session) => session.#of;
     makeSession = (model, scheduler, options) => {
       const op = "model.session";
       const { cache, salt, whenFull } = checkOptions(sessionOptions, op, options);

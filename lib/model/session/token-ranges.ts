@@ -29,13 +29,23 @@ export class TokenRanges {
 
   /** Whether a position is in one of them. */
   has(position: number): boolean {
+    return this.#after(position) % 2 === 1;
+  }
+
+  /** The first position after this one that differs from it in being in one of them; Infinity if there is none. */
+  next(position: number): number {
+    return this.#bounds[this.#after(position)] ?? Infinity;
+  }
+
+  /** Index of the first bound after a position. */
+  #after(position: number): number {
     let [low, high] = [0, this.#bounds.length];
     while (low < high) {
       const middle = (low + high) >> 1;
       if (this.#bounds[middle]! <= position) low = middle + 1;
       else high = middle;
     }
-    return low % 2 === 1;
+    return low;
   }
 
   /** Removes the positions from `length` on. */

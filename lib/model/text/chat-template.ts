@@ -116,7 +116,7 @@ export class ChatTemplate {
    *
    * @throws {GatedDeltaError} of code `invalid-argument` for arguments of other types, a role that is neither common nor
    *   named by the template, and messages that the template itself refuses; its error text is in the message.
-   *   {@link UnsupportedError} for images and other parts that are not text. {@link FileError} for a template that is not
+   *   `UnsupportedError` for images and other parts that are not text. {@link FileError} for a template that is not
    *   valid Jinja, or that takes more than a million steps (plus one for each character of the messages) or too much memory.
    */
   render(messages: readonly ChatMessage[], options: ChatOptions = {}): string {

@@ -50,11 +50,11 @@ export function readVocabulary(op: string, path: string, json: JsonObject, limit
   const rules: AddedToken[] = [];
   const most = limits.vocabSize - 1;
   const put = (token: string, id: unknown): number => {
-    const what = `the id of ${describe(token)}`;
-    if (typeof id !== "number" || !Number.isInteger(id) || id < 0) throw refuse(`${what}: an integer from 0 on`, describe(id));
-    if (id > most) throw refuse(`${what} to be one of the model's, 0..${most}`, describe(id));
+    const what = (): string => `the id of ${describe(token)}`;
+    if (typeof id !== "number" || !Number.isInteger(id) || id < 0) throw refuse(`${what()}: an integer from 0 on`, describe(id));
+    if (id > most) throw refuse(`${what()} to be one of the model's, 0..${most}`, describe(id));
     const before = tokens[id];
-    if (before !== undefined && before !== token) throw refuse(`${what} to be unique`, `${id}, the id of ${describe(before)}`);
+    if (before !== undefined && before !== token) throw refuse(`${what()} to be unique`, `${id}, the id of ${describe(before)}`);
     while (tokens.length < id) tokens.push(undefined);
     tokens[id] = token;
     return id;

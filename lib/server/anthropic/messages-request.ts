@@ -3,6 +3,7 @@ import type { ConstraintOptions } from "../../model/constraints/constraint-gramm
 import type { ChatPrompt } from "../answer-request.ts";
 import type { Asked, AnsweringApi, ReplyingApi, Served } from "../api.ts";
 import { checked } from "../body.ts";
+import { constraintOptions } from "../constraint-options.ts";
 import { settingsOf } from "../openai/settings.ts";
 import { Problem, unsupported } from "../problem.ts";
 import { tokensOf } from "../run-answer.ts";
@@ -50,16 +51,11 @@ function toolsOf({ tools }: MessagesBody): object[] {
 function constraintOf({ tool_choice: choice, output_config: config, output_format: older }: MessagesBody, tools: boolean): ConstraintOptions {
   const format = config?.format ?? older ?? undefined;
   const { type = "auto", name } = choice ?? {};
+  if (type === "tool" && name === undefined) throw new Problem("invalid", "tool_choice.name: expected the name of a tool, got nothing", { member: "tool_choice.name" });
   if (!tools && (type === "any" || type === "tool")) throw new Problem("invalid", "tool_choice: expected tools to choose from", { member: "tool_choice" });
-  if (format !== undefined) {
-    if (format.type !== "json_schema") throw unsupported("output_config.format.type", `expected "json_schema", got ${JSON.stringify(format.type)}`);
-    if (tools && type !== "none") throw unsupported("output_config.format", 'an answer in a form has no calls: leave out tools, or pass tool_choice { type: "none" }');
-    return { schema: format.schema ?? { type: "object" } };
-  }
-  if (!tools || type === "auto") return {};
-  if (type !== "tool") return { toolChoice: type === "any" ? "required" : "none" };
-  if (name === undefined) throw new Problem("invalid", "tool_choice.name: expected the name of a tool, got nothing", { member: "tool_choice.name" });
-  return { toolChoice: { name } };
+  if (format !== undefined && format.type !== "json_schema") throw unsupported("output_config.format.type", `expected "json_schema", got ${JSON.stringify(format.type)}`);
+  const schema = format === undefined ? undefined : format.schema ?? { type: "object" };
+  return constraintOptions(schema, type === "tool" ? { name: name! } : type === "any" ? "required" : type, tools);
 }
 
 /** Anthropic's messages. */

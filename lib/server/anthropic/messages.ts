@@ -1,6 +1,5 @@
 /** Messages of `POST /v1/messages` in the form that chat templates read. */
 import type { ChatMessage } from "../../model/text/chat-messages.ts";
-import { leadingSystem } from "../leading-system.ts";
 import { argumentsOf, contentText } from "../openai/messages.ts";
 import { Problem } from "../problem.ts";
 import type { MessagesBody } from "./messages-schema.ts";
@@ -39,7 +38,7 @@ export function messagesOf({ system, messages }: Pick<MessagesBody, "system" | "
     if (role === "system") return [{ role, content: contentText(member, content) }];
     return userOf(content, member, names);
   });
-  return leadingSystem(text === "" ? read : [{ role: "system", content: text }, ...read]);
+  return text === "" ? read : [{ role: "system", content: text }, ...read];
 }
 
 /** A user's message: the results of tools in it are messages of their own. */

@@ -3,6 +3,7 @@ import type { ConstraintOptions } from "../../model/constraints/constraint-gramm
 import type { AnsweringApi, Asked, Served } from "../api.ts";
 import { checked } from "../body.ts";
 import { Problem, unsupported } from "../problem.ts";
+import { constraintOptions } from "../constraint-options.ts";
 import { ChatAnswer } from "./chat-answer.ts";
 import { chatBody } from "./chat-schema.ts";
 import type { ChatBody } from "./chat-schema.ts";
@@ -55,10 +56,7 @@ function constraintOf({ response_format: format, tool_choice: choice }: ChatBody
   if (typeof choice === "object" && choice !== null && choice.function === undefined) throw unsupported("tool_choice.type", `expected "function", got ${JSON.stringify(choice.type)}`);
   const toolChoice = typeof choice === "object" && choice !== null ? { name: choice.function!.name } : choice ?? "auto";
   if (!tools && toolChoice !== "auto" && toolChoice !== "none") throw new Problem("invalid", "tool_choice: expected tools to choose from", { member: "tool_choice" });
-  if (schema === undefined) return toolChoice === "auto" || !tools ? {} : { toolChoice };
-  // An answer is one or the other; which one the model wants can't be left to it.
-  if (tools && toolChoice !== "none") throw unsupported("response_format", 'an answer in a form has no calls: leave out tools, or pass tool_choice "none"');
-  return { schema };
+  return constraintOptions(schema, toolChoice, tools);
 }
 
 /**

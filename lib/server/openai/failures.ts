@@ -10,6 +10,7 @@ const forms: Partial<Record<ProblemKind, readonly [type: string, code: string]>>
   overloaded: ["server_error", "server_overloaded"],
   "out-of-time": ["server_error", "timeout"],
   internal: ["server_error", "server_error"],
+  "not-installed": ["server_error", "not_installed"],
 };
 
 function body({ kind, message, member }: Problem): object {

@@ -2,7 +2,6 @@
 import { parseWithDigits } from "../../model/text/json-digits.ts";
 import { isRecord } from "../../checkpoint/json.ts";
 import type { ChatMessage } from "../../model/text/chat-messages.ts";
-import { leadingSystem } from "../leading-system.ts";
 import { Problem, unsupported } from "../problem.ts";
 import type { ChatBody } from "./chat-schema.ts";
 
@@ -51,7 +50,7 @@ export function argumentsOf(member: string, given: unknown): Readonly<Record<str
  */
 export function chatMessages(messages: readonly Message[]): ChatMessage[] {
   const names = new Map<string, string>();
-  return leadingSystem(messages.map((message, i) => messageOf(message, `messages[${i}]`, names)));
+  return messages.map((message, i) => messageOf(message, `messages[${i}]`, names));
 }
 
 /** @param names the tools that were called, by the calls' identifiers. */

@@ -6,6 +6,7 @@ import { newId } from "../ids.ts";
 import type { Problem } from "../problem.ts";
 import { sealed } from "./responses-items.ts";
 import type { ResponsesBody } from "./responses-schema.ts";
+import type { ResponsesTools } from "./responses-tools.ts";
 
 type Item = Readonly<Record<string, unknown>>;
 
@@ -29,6 +30,7 @@ interface Open {
 export class ResponsesAnswer {
   readonly #served: Served;
   readonly #body: ResponsesBody;
+  readonly #tools: ResponsesTools;
   /** Whether thoughts come in the form, too, in which a client gives them back. */
   readonly #sealed: boolean;
   readonly #id = newId("resp_");
@@ -39,14 +41,15 @@ export class ResponsesAnswer {
   #end: AnswerEnd = { reason: "length", stop: undefined };
   #events = 0;
 
-  constructor(served: Served, body: ResponsesBody, withSeal: boolean) {
+  constructor(served: Served, body: ResponsesBody, tools: ResponsesTools, withSeal: boolean) {
     this.#served = served;
     this.#body = body;
+    this.#tools = tools;
     this.#sealed = withSeal;
   }
 
   whole({ answers: [answer], counts }: WholeAnswers): object {
-    const output = answer!.parts.map((part) => (part.type === "call" ? callItem(part) : this.#textItem(part.type, newId(part.type === "text" ? "msg_" : "rs_"), part.text)));
+    const output = answer!.parts.map((part) => (part.type === "call" ? this.#tools.item(part) : this.#textItem(part.type, newId(part.type === "text" ? "msg_" : "rs_"), part.text)));
     return this.#response(output, answer!.end, counts);
   }
 
@@ -74,11 +77,12 @@ export class ResponsesAnswer {
   #part(part: AnswerPart): string {
     if (part.type === "call") {
       const closed = this.#close();
-      const item = callItem(part);
-      const of = { item_id: item["id"], output_index: this.#output.length };
-      const added = this.#event("response.output_item.added", { output_index: of.output_index, item: { ...item, status: "in_progress", arguments: "" } });
-      const delta = this.#event("response.function_call_arguments.delta", { ...of, delta: part.arguments });
-      const done = this.#event("response.function_call_arguments.done", { ...of, name: part.name, arguments: part.arguments });
+      const item = this.#tools.item(part);
+      const [member, event] = item.type === "function_call" ? ["arguments", "response.function_call_arguments"] : ["input", "response.custom_tool_call_input"];
+      const of = { item_id: item.id, output_index: this.#output.length };
+      const added = this.#event("response.output_item.added", { output_index: of.output_index, item: { ...item, status: "in_progress", [member]: "" } });
+      const delta = this.#event(`${event}.delta`, { ...of, delta: item[member] });
+      const done = this.#event(`${event}.done`, { ...of, ...(item.type === "function_call" ? { name: item["name"] } : {}), [member]: item[member] });
       return closed + added + delta + done + this.#done(item);
     }
     const begun = this.#open?.type === part.type ? "" : this.#close() + this.#begin(part.type);
@@ -151,8 +155,4 @@ export class ResponsesAnswer {
 
 function textPart(type: "text" | "reasoning", text: string): object {
   return type === "text" ? { type: "output_text", text, annotations: [], logprobs: [] } : { type: "reasoning_text", text };
-}
-
-function callItem({ name, arguments: text }: { readonly name: string; readonly arguments: string }): Item {
-  return { id: newId("fc_"), type: "function_call", status: "completed", call_id: newId("call_"), name, arguments: text };
 }

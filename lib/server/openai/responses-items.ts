@@ -1,9 +1,9 @@
 /** The items of `POST /v1/responses` as messages in the form that chat templates read. */
 import type { ChatMessage } from "../../model/text/chat-messages.ts";
-import { leadingSystem } from "../leading-system.ts";
 import { Problem, unsupported } from "../problem.ts";
 import { argumentsOf, contentText } from "./messages.ts";
 import type { ResponsesBody } from "./responses-schema.ts";
+import { seenName } from "./responses-tools.ts";
 
 type Item = Exclude<ResponsesBody["input"], string>[number];
 
@@ -37,7 +37,7 @@ export function messagesOfItems({ input, instructions }: Pick<ResponsesBody, "in
   for (const [i, item] of input.entries()) {
     const at = `input[${i}]`;
     const type = item.type ?? "message";
-    if (type === "reasoning" || type === "function_call" || (type === "message" && item.role === "assistant")) {
+    if (type === "reasoning" || type === "function_call" || type === "custom_tool_call" || (type === "message" && item.role === "assistant")) {
       if (type === "reasoning" && answer !== undefined) flush(); // thoughts begin an answer
       answer ??= { content: "", reasoning: undefined, calls: [] };
       addTo(answer, type, item, at, names);
@@ -47,10 +47,10 @@ export function messagesOfItems({ input, instructions }: Pick<ResponsesBody, "in
     messages.push(otherMessage(type, item, at, names));
   }
   flush();
-  return leadingSystem(messages);
+  return messages;
 }
 
-function addTo(answer: Answer, type: "reasoning" | "function_call" | "message", item: Item, at: string, names: Map<string, string>): void {
+function addTo(answer: Answer, type: "reasoning" | "function_call" | "custom_tool_call" | "message", item: Item, at: string, names: Map<string, string>): void {
   const { call_id: id, name, content, encrypted_content: seal } = item;
   if (type === "message") answer.content += contentText(`${at}.content`, content);
   else if (type === "reasoning") {
@@ -58,18 +58,20 @@ function addTo(answer: Answer, type: "reasoning" | "function_call" | "message", 
     answer.reasoning = text === "" && typeof seal === "string" ? opened(seal) : text;
   } else {
     if (typeof id !== "string" || typeof name !== "string") throw new Problem("invalid", `${at}: expected a call with call_id and name`, { member: at });
-    names.set(id, name);
-    answer.calls.push({ type: "function", id, function: { name, arguments: argumentsOf(`${at}.arguments`, item.arguments ?? "") } });
+    const seen = seenName(name, item.namespace);
+    names.set(id, seen);
+    const given = type === "custom_tool_call" ? { input: item.input ?? "" } : argumentsOf(`${at}.arguments`, item.arguments ?? "");
+    answer.calls.push({ type: "function", id, function: { name: seen, arguments: given } });
   }
 }
 
 function otherMessage(type: string, { role, content, call_id: id, output }: Item, at: string, names: ReadonlyMap<string, string>): ChatMessage {
-  if (type === "function_call_output") {
+  if (type === "function_call_output" || type === "custom_tool_call_output") {
     if (typeof id !== "string") throw new Problem("invalid", `${at}.call_id: expected a text`, { member: `${at}.call_id` });
     const name = names.get(id);
     return { role: "tool", content: contentText(`${at}.output`, output), tool_call_id: id, ...(name === undefined ? {} : { name }) };
   }
-  if (type !== "message") throw unsupported(`${at}.type`, `expected "message", "reasoning", "function_call" or "function_call_output", got ${JSON.stringify(type)}`);
+  if (type !== "message") throw unsupported(`${at}.type`, `expected "message", "reasoning", or a call of a function or custom tool or its output, got ${JSON.stringify(type)}`);
   if (role === undefined || role === null) throw new Problem("invalid", `${at}.role: expected a role, got nothing`, { member: `${at}.role` });
   return { role: role === "developer" ? "system" : role, content: contentText(`${at}.content`, content) };
 }

@@ -12,11 +12,15 @@ export const responsesBody = lazily(({ z }) => {
     content: contentMember(),
     call_id: text.nullish(),
     name: text.nullish(),
+    namespace: text.nullish(),
     arguments: text.nullish(),
+    input: text.nullish(),
     output: contentMember(),
     encrypted_content: text.nullish(),
   }, "an item");
-  const choice = '"none" | "auto" | "required" | { type: "function", name }';
+  const members = { type: text, name: text.nullish(), description: text.nullish(), parameters: schema.nullish(), format: z.unknown().optional() };
+  const inner = z.array(z.object(members, "a tool"), "an array of tools").nullish();
+  const choice = '"none" | "auto" | "required" | { type: "function" | "custom", name }';
   const format = '{ type: "text" } | { type: "json_object" } | { type: "json_schema", schema }';
   return z.object({
     input: z.union([text, z.array(item)], { error: (issue) => (Array.isArray(issue.input) ? "an array of items" : "a text, or an array of items") }),
@@ -25,7 +29,7 @@ export const responsesBody = lazily(({ z }) => {
     stream: z.boolean("true or false").nullish(),
     max_output_tokens: count(1, 2 ** 31 - 1),
     ...shape,
-    tools: z.array(z.object({ type: text, name: text.nullish(), description: text.nullish(), parameters: schema.nullish() }, "a tool"), "an array of tools").nullish(),
+    tools: z.array(z.object({ ...members, tools: inner }, "a tool"), "an array of tools").nullish(),
     tool_choice: z.union([z.enum(["none", "auto", "required"]), z.object({ type: text, name: text.optional() })], choice).nullish(),
     parallel_tool_calls: z.boolean("true or false").nullish(),
     reasoning: z.object({ effort: text.nullish() }, "an object of options").nullish(),

@@ -149,17 +149,19 @@ _Static_assert(offsetof(gd_gated_delta_step, out) == 1032, "gd_gated_delta_step.
 _Static_assert(offsetof(gd_gated_delta_step, read_slots) == 1120, "gd_gated_delta_step.read_slots");
 _Static_assert(offsetof(gd_gated_delta_step, write_slots) == 1152, "gd_gated_delta_step.write_slots");
 
-_Static_assert(sizeof(gd_linear) == 544 && _Alignof(gd_linear) == 8, "gd_linear");
+_Static_assert(sizeof(gd_linear) == 552 && _Alignof(gd_linear) == 8, "gd_linear");
 _Static_assert(offsetof(gd_linear, size) == 0, "gd_linear.size");
 _Static_assert(offsetof(gd_linear, version) == 4, "gd_linear.version");
 _Static_assert(offsetof(gd_linear, weight_format) == 8, "gd_linear.weight_format");
-_Static_assert(offsetof(gd_linear, reserved) == 12, "gd_linear.reserved");
-_Static_assert(offsetof(gd_linear, x) == 16, "gd_linear.x");
-_Static_assert(offsetof(gd_linear, weight) == 104, "gd_linear.weight");
-_Static_assert(offsetof(gd_linear, scales) == 192, "gd_linear.scales");
-_Static_assert(offsetof(gd_linear, biases) == 280, "gd_linear.biases");
-_Static_assert(offsetof(gd_linear, residual) == 368, "gd_linear.residual");
-_Static_assert(offsetof(gd_linear, out) == 456, "gd_linear.out");
+_Static_assert(offsetof(gd_linear, activations) == 12, "gd_linear.activations");
+_Static_assert(offsetof(gd_linear, products) == 16, "gd_linear.products");
+_Static_assert(offsetof(gd_linear, reserved) == 20, "gd_linear.reserved");
+_Static_assert(offsetof(gd_linear, x) == 24, "gd_linear.x");
+_Static_assert(offsetof(gd_linear, weight) == 112, "gd_linear.weight");
+_Static_assert(offsetof(gd_linear, scales) == 200, "gd_linear.scales");
+_Static_assert(offsetof(gd_linear, biases) == 288, "gd_linear.biases");
+_Static_assert(offsetof(gd_linear, residual) == 376, "gd_linear.residual");
+_Static_assert(offsetof(gd_linear, out) == 464, "gd_linear.out");
 
 _Static_assert(sizeof(gd_embedding) == 400 && _Alignof(gd_embedding) == 8, "gd_embedding");
 _Static_assert(offsetof(gd_embedding, size) == 0, "gd_embedding.size");
@@ -194,7 +196,7 @@ _Static_assert(offsetof(gd_attention, weight_form) == 12, "gd_attention.weight_f
 _Static_assert(offsetof(gd_attention, rope_theta) == 16, "gd_attention.rope_theta");
 _Static_assert(offsetof(gd_attention, norm_eps) == 20, "gd_attention.norm_eps");
 _Static_assert(offsetof(gd_attention, scale) == 24, "gd_attention.scale");
-_Static_assert(offsetof(gd_attention, reserved) == 28, "gd_attention.reserved");
+_Static_assert(offsetof(gd_attention, products) == 28, "gd_attention.products");
 _Static_assert(offsetof(gd_attention, query) == 32, "gd_attention.query");
 _Static_assert(offsetof(gd_attention, key) == 120, "gd_attention.key");
 _Static_assert(offsetof(gd_attention, value) == 208, "gd_attention.value");
@@ -218,17 +220,26 @@ _Static_assert(offsetof(gd_route, logits) == 16, "gd_route.logits");
 _Static_assert(offsetof(gd_route, ids) == 104, "gd_route.ids");
 _Static_assert(offsetof(gd_route, weights) == 192, "gd_route.weights");
 
-_Static_assert(sizeof(gd_expert_linear) == 544 && _Alignof(gd_expert_linear) == 8, "gd_expert_linear");
+_Static_assert(sizeof(gd_top_k) == 272 && _Alignof(gd_top_k) == 8, "gd_top_k");
+_Static_assert(offsetof(gd_top_k, size) == 0, "gd_top_k.size");
+_Static_assert(offsetof(gd_top_k, version) == 4, "gd_top_k.version");
+_Static_assert(offsetof(gd_top_k, x) == 8, "gd_top_k.x");
+_Static_assert(offsetof(gd_top_k, values) == 96, "gd_top_k.values");
+_Static_assert(offsetof(gd_top_k, ids) == 184, "gd_top_k.ids");
+
+_Static_assert(sizeof(gd_expert_linear) == 552 && _Alignof(gd_expert_linear) == 8, "gd_expert_linear");
 _Static_assert(offsetof(gd_expert_linear, size) == 0, "gd_expert_linear.size");
 _Static_assert(offsetof(gd_expert_linear, version) == 4, "gd_expert_linear.version");
 _Static_assert(offsetof(gd_expert_linear, weight_format) == 8, "gd_expert_linear.weight_format");
-_Static_assert(offsetof(gd_expert_linear, reserved) == 12, "gd_expert_linear.reserved");
-_Static_assert(offsetof(gd_expert_linear, x) == 16, "gd_expert_linear.x");
-_Static_assert(offsetof(gd_expert_linear, weight) == 104, "gd_expert_linear.weight");
-_Static_assert(offsetof(gd_expert_linear, scales) == 192, "gd_expert_linear.scales");
-_Static_assert(offsetof(gd_expert_linear, biases) == 280, "gd_expert_linear.biases");
-_Static_assert(offsetof(gd_expert_linear, ids) == 368, "gd_expert_linear.ids");
-_Static_assert(offsetof(gd_expert_linear, out) == 456, "gd_expert_linear.out");
+_Static_assert(offsetof(gd_expert_linear, activations) == 12, "gd_expert_linear.activations");
+_Static_assert(offsetof(gd_expert_linear, products) == 16, "gd_expert_linear.products");
+_Static_assert(offsetof(gd_expert_linear, reserved) == 20, "gd_expert_linear.reserved");
+_Static_assert(offsetof(gd_expert_linear, x) == 24, "gd_expert_linear.x");
+_Static_assert(offsetof(gd_expert_linear, weight) == 112, "gd_expert_linear.weight");
+_Static_assert(offsetof(gd_expert_linear, scales) == 200, "gd_expert_linear.scales");
+_Static_assert(offsetof(gd_expert_linear, biases) == 288, "gd_expert_linear.biases");
+_Static_assert(offsetof(gd_expert_linear, ids) == 376, "gd_expert_linear.ids");
+_Static_assert(offsetof(gd_expert_linear, out) == 464, "gd_expert_linear.out");
 
 _Static_assert(sizeof(gd_combine_experts) == 536 && _Alignof(gd_combine_experts) == 8, "gd_combine_experts");
 _Static_assert(offsetof(gd_combine_experts, size) == 0, "gd_combine_experts.size");
@@ -320,3 +331,7 @@ _Static_assert(offsetof(gd_window, offset) == 0, "gd_window.offset");
 _Static_assert(offsetof(gd_window, bytes) == 8, "gd_window.bytes");
 _Static_assert(offsetof(gd_window, buffer) == 16, "gd_window.buffer");
 _Static_assert(offsetof(gd_window, pointer) == 24, "gd_window.pointer");
+
+_Static_assert(sizeof(gd_piece) == 16 && _Alignof(gd_piece) == 8, "gd_piece");
+_Static_assert(offsetof(gd_piece, buffer) == 0, "gd_piece.buffer");
+_Static_assert(offsetof(gd_piece, offset) == 8, "gd_piece.offset");

@@ -20,9 +20,14 @@ final class CPUDevice: Backend, @unchecked Sendable {
   }
 
   func map(_ window: FileWindow) throws(Failure) -> Memory { CPUMemory(window) }
+  func join(_ pieces: JoinedPieces) throws(Failure) -> Memory { try CPUMemory(pieces) }
 
   /// Every op and option has a kernel.
-  func check(_ op: Op) throws(Failure) {}
+  func check(_ op: Op) throws(Failure) {
+    if op.products == .matrix {
+      throw Failure(.unsupported, argument: "products", expected: "rows: the CPU has no matrix units", received: "matrix")
+    }
+  }
 
   func submit(_ submission: any Submission) { queue.add(submission) }
 

@@ -35,6 +35,23 @@ final class CPUMemory: Memory, @unchecked Sendable {
     pages = nil
     super.init(pointer: window.pointer, byteCount: window.byteCount, origin: .mapped(window))
   }
+
+  fileprivate init(_ table: PageRange, _ joined: JoinedPieces) {
+    pages = table
+    super.init(pointer: table.start, byteCount: joined.byteCount, origin: .joined(joined))
+  }
+}
+
+extension CPUMemory {
+  /// A table of the addresses of the pieces.
+  convenience init(_ joined: JoinedPieces) throws(Failure) {
+    let table = try PageRange(byteCount: MemoryLayout<UnsafeRawPointer>.stride &* joined.pieces.count, alignment: 64)
+    let addresses = table.start.bindMemory(to: UnsafeRawPointer.self, capacity: joined.pieces.count)
+    for (index, piece) in joined.pieces.enumerated() {
+      (addresses + index).initialize(to: UnsafeRawPointer(joined.buffers[piece.buffer].pointer + piece.offset))
+    }
+    self.init(table, joined)
+  }
 }
 
 /// Zeroed pages of the operating system, returned when the last reference is gone.

@@ -17,6 +17,7 @@ extension Executor {
     case .route(let op): try run(op)
     case .expertLinear(let op): try run(op)
     case .combineExperts(let op): try run(op)
+    case .topK(let op): try run(op)
     case .copySlots(let op, let sequences): try run(op, sequences)
     case .commitGatedDelta(let op, let sequences): try run(op, sequences)
     case .commitCausalConv1d(let op, let sequences): try run(op, sequences)

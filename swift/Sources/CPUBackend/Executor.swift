@@ -17,6 +17,7 @@ final class Executor {
   private let otherStaging = Staging()
   let attentionPlan = AttentionPlan()
   let expertPlan = ExpertPlan()
+  let roundedRows = RoundedRows()
   /// The first failure of the current submission that does not keep its other ops from running.
   private var failure: Failure?
   /// Its place among the devices that the pool's threads help; nil if there is none left.

@@ -3,10 +3,11 @@ import GatedDeltaTypes
 
 extension Executor {
   func run(_ op: Linear) throws(Failure) {
+    if let form = op.options.activations.form(of: op.matrix) { return try run(op, form) }
     var params = gd_cpu_linear(
       rows: Int64(op.rows), out_features: Int64(op.outFeatures), x: gd_cpu_tensor(op.x),
       residual: gd_cpu_tensor(op.residual), out: gd_cpu_tensor(op.out),
-      weight: gd_cpu_matrix(op.matrix), places: nil, ranks: 1)
+      weight: gd_cpu_matrix(op.matrix), places: nil, ranks: 1, rounded: nil)
     let items = gd_cpu_linear_items(&params)
     let products = Double(op.rows) * Double(op.inFeatures) * Double(op.outFeatures)
     launch(kernels.linear, &params, cut(items, parts: smallParts(nanoseconds: products * 0.05)))

@@ -15,6 +15,12 @@ extension gd_cpu_tensor {
       dtype: view.dtype.rawValue)
   }
 
+  /// The tensor from a token on.
+  init(_ view: TensorView, from token: Int) {
+    self.init(view)
+    data += token &* view.tokenStride &* view.dtype.size
+  }
+
   /// NULL if there is none.
   init(_ view: TensorView?) {
     if let view {

@@ -1,4 +1,5 @@
-/* AVX2 with FMA and F16C: 8 floats a vector, 16 registers. Processors since 2013 (Haswell, Zen). */
+/* AVX2 with FMA and F16C: 8 floats a vector, 16 registers. Processors since 2013 (Haswell, Zen). A second table is for those with
+ * AVX-VNNI (Alder Lake, Zen 5). */
 #if defined(__x86_64__)
 #include <immintrin.h>
 
@@ -6,6 +7,10 @@
 
 #define GD_TABLE gd_cpu_avx2
 #define GD_ISA_NAME "avx2"
+#define GD_ISA_INT8 avx2
+#define GD_DOT_TABLE gd_cpu_avxvnni
+#define GD_DOT_NAME "avxvnni"
+#define GD_DOT_INT8 avxvnni
 #define GD_WIDTH 8
 #define GD_FMA 1
 #define GD_F16_F16C 1

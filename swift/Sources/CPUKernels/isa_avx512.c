@@ -1,4 +1,5 @@
-/* AVX-512: 16 floats a vector, 32 registers. Processors since 2017 (Skylake-X, Zen 4) have all of these subsets. */
+/* AVX-512: 16 floats a vector, 32 registers. Processors since 2017 (Skylake-X, Zen 4) have all of these subsets. A
+ * second table is for those with AVX-512 VNNI (Cascade Lake, Zen 4). */
 #if defined(__x86_64__)
 #include <immintrin.h>
 
@@ -6,6 +7,10 @@
 
 #define GD_TABLE gd_cpu_avx512
 #define GD_ISA_NAME "avx512"
+#define GD_ISA_INT8 avx512
+#define GD_DOT_TABLE gd_cpu_avx512vnni
+#define GD_DOT_NAME "avx512vnni"
+#define GD_DOT_INT8 avx512vnni
 #define GD_WIDTH 16
 #define GD_FMA 1
 #define GD_F16_AVX512 1

@@ -1,4 +1,4 @@
-/* AVX-512 with the instruction that rounds to bf16 (Cooper Lake, Zen 4 and later). */
+/* AVX-512 with the instruction that rounds to bf16 (Cooper Lake, Zen 4 and later), which all have AVX-512 VNNI. */
 #if defined(__x86_64__)
 #include <immintrin.h>
 
@@ -6,6 +6,7 @@
 
 #define GD_TABLE gd_cpu_avx512bf16
 #define GD_ISA_NAME "avx512bf16"
+#define GD_ISA_INT8 avx512vnni
 #define GD_WIDTH 16
 #define GD_FMA 1
 #define GD_F16_AVX512 1

@@ -4,6 +4,7 @@
 
 #define GD_TABLE gd_cpu_baseline
 #define GD_ISA_NAME "baseline"
+#define GD_ISA_INT8 baseline
 #define GD_WIDTH 4
 #define GD_FMA 0
 

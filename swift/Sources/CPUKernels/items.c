@@ -1,5 +1,6 @@
 /* The work items of each op; the kernels count in the same way. */
 #include "tables.h"
+#include "template/ggml_types.h"
 
 float gd_cpu_zeros[GD_CPU_MAX_DIM * GD_CPU_MAX_DIM];
 
@@ -25,9 +26,35 @@ int64_t gd_cpu_gated_rms_norm_items(const gd_cpu_gated_rms_norm *op) { return op
 
 int64_t gd_cpu_gated_delta_step_items(const gd_cpu_gated_delta_step *op) { return op->heads.key_heads; }
 
-int64_t gd_cpu_linear_items(const gd_cpu_linear *op) { return op->rows == 0 ? 0 : blocks_of(op->out_features, 16); }
+int64_t gd_cpu_linear_items(const gd_cpu_linear *op) { return op->rows == 0 ? 0 : blocks_of(op->out_features, GD_CPU_LINEAR_BLOCK); }
 
-int64_t gd_cpu_expert_linear_items(const gd_cpu_expert_linear *op) { return blocks_of(op->linear.out_features, 16); }
+int64_t gd_cpu_expert_linear_items(const gd_cpu_expert_linear *op) { return blocks_of(op->linear.out_features, GD_CPU_LINEAR_BLOCK); }
+
+gd_cpu_int8_form gd_cpu_int8_form_of(uint32_t format) {
+  /* Families whose numbers are integers of at most 8 bits. */
+#define affine_form(ELEMENTS, BITS) {ELEMENTS, 0, (BITS) == 4}
+#define micro_form(ELEMENTS, BITS) {0}
+#define ggml_form(TYPE) {ggml_group(TYPE) * 16, int8_ggml_middle(TYPE), 0}
+  static const struct { int16_t elements, unpacking; } formats[] = {
+#define GD_FORMAT(FORMAT, ELEMENTS, BYTES, DTYPE, UNPACKING) [FORMAT] = {ELEMENTS, UNPACKING},
+    GD_CPU_WEIGHT_FORMATS(GD_FORMAT)
+#undef GD_FORMAT
+  };
+  switch (formats[format].unpacking) {
+#define GD_FORM(UNPACKING, FAMILY, BITS) case UNPACKING: return (gd_cpu_int8_form)FAMILY##_form(formats[format].elements, BITS);
+    GD_CPU_UNPACKINGS(GD_FORM)
+#undef GD_FORM
+#define GD_FORM(UNPACKING, FAMILY, NUMBER, ELEMENTS, BYTES) case UNPACKING: return (gd_cpu_int8_form)FAMILY##_form(NUMBER);
+    GD_CPU_BLOCK_UNPACKINGS(GD_FORM)
+#undef GD_FORM
+    default: return (gd_cpu_int8_form){0};
+  }
+}
+
+int64_t gd_cpu_int8_stride(int64_t columns, gd_cpu_int8_form form) {
+  /* A line apart: not a power of two. */
+  return blocks_of(columns, 16 * form.group) * 16 * form.group + 64;
+}
 
 int64_t gd_cpu_combine_experts_items(const gd_cpu_combine_experts *op) {
   return op->tokens * blocks_of(op->dim, GD_CPU_COMBINE_BLOCK);

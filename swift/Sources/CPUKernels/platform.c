@@ -11,6 +11,10 @@
 #if defined(__linux__)
 #include <sched.h>
 #include <sys/resource.h>
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
 #endif
 
 #include "tables.h"
@@ -27,7 +31,7 @@ static uint64_t enabled_state(void) {
 
 /* The processor's instructions, less those whose registers the operating system does not save. */
 typedef struct x86_sets {
-  int avx2, avx512, avx512bf16;
+  int avx2, avxvnni, avx512, avx512vnni, avx512bf16;
 } x86_sets;
 
 static x86_sets detect(void) {
@@ -40,9 +44,22 @@ static x86_sets detect(void) {
   sets.avx2 = (b & bit_AVX2) != 0;
   unsigned wanted = bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ;
   sets.avx512 = sets.avx2 && (b & wanted) == wanted && (state & 0xe6) == 0xe6;
+  sets.avx512vnni = sets.avx512 && (c & bit_AVX512VNNI) != 0;
   /* Leaf 7 says in its first part how many parts it has. */
-  sets.avx512bf16 = sets.avx512 && a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & bit_AVX512BF16) != 0;
+  if (a < 1 || !__get_cpuid_count(7, 1, &a, &b, &c, &d)) return sets;
+  sets.avxvnni = sets.avx2 && (a & bit_AVXVNNI) != 0;
+  sets.avx512bf16 = sets.avx512vnni && (a & bit_AVX512BF16) != 0;
   return sets;
+}
+#endif
+
+#if defined(__aarch64__)
+static int has_dot_products(void) {
+#if defined(__linux__)
+  return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+#else
+  return 1; /* every Apple silicon */
+#endif
 }
 #endif
 
@@ -50,18 +67,21 @@ static const gd_cpu_kernels *table_at(int32_t index) {
 #if defined(__x86_64__)
   x86_sets sets = detect();
   if (index == 0) return sets.avx512bf16 ? &gd_cpu_avx512bf16 : NULL;
-  if (index == 1) return sets.avx512 ? &gd_cpu_avx512 : NULL;
-  if (index == 2) return sets.avx2 ? &gd_cpu_avx2 : NULL;
-  if (index == 3) return &gd_cpu_baseline;
+  if (index == 1) return sets.avx512vnni ? &gd_cpu_avx512vnni : NULL;
+  if (index == 2) return sets.avx512 ? &gd_cpu_avx512 : NULL;
+  if (index == 3) return sets.avxvnni ? &gd_cpu_avxvnni : NULL;
+  if (index == 4) return sets.avx2 ? &gd_cpu_avx2 : NULL;
+  if (index == 5) return &gd_cpu_baseline;
 #elif defined(__aarch64__)
-  if (index == 4) return &gd_cpu_neon;
+  if (index == 6) return has_dot_products() ? &gd_cpu_neondot : NULL;
+  if (index == 7) return &gd_cpu_neon;
 #else
-  if (index == 3) return &gd_cpu_baseline;
+  if (index == 5) return &gd_cpu_baseline;
 #endif
   return NULL;
 }
 
-static const char *const isa_names[] = {"avx512bf16", "avx512", "avx2", "baseline", "neon"};
+static const char *const isa_names[] = {"avx512bf16", "avx512vnni", "avx512", "avxvnni", "avx2", "baseline", "neondot", "neon"};
 enum { ISA_COUNT = sizeof isa_names / sizeof isa_names[0] };
 
 const char *gd_cpu_isa_name(int32_t index) { return index >= 0 && index < ISA_COUNT ? isa_names[index] : NULL; }

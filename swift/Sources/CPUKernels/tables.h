@@ -5,10 +5,10 @@
 #include "cpu_kernels.h"
 
 #if defined(__x86_64__)
-extern const gd_cpu_kernels gd_cpu_avx512bf16, gd_cpu_avx512, gd_cpu_avx2;
+extern const gd_cpu_kernels gd_cpu_avx512bf16, gd_cpu_avx512vnni, gd_cpu_avx512, gd_cpu_avxvnni, gd_cpu_avx2;
 #endif
 #if defined(__aarch64__)
-extern const gd_cpu_kernels gd_cpu_neon;
+extern const gd_cpu_kernels gd_cpu_neondot, gd_cpu_neon;
 #else
 extern const gd_cpu_kernels gd_cpu_baseline;
 #endif
@@ -18,6 +18,22 @@ extern float gd_cpu_zeros[GD_CPU_MAX_DIM * GD_CPU_MAX_DIM];
 
 /* Moves bytes: the same for every instruction set. */
 void gd_cpu_copy_slots_run(const void *op, int64_t begin, int64_t end, void *scratch, const uint32_t *stop);
+
+/* The kernels of int8 activations. */
+#define GD_INT8_KERNELS(ISA) gd_cpu_run gd_cpu_int8_##ISA##_rows, gd_cpu_int8_##ISA##_linear, gd_cpu_int8_##ISA##_expert_linear
+#if defined(__x86_64__)
+GD_INT8_KERNELS(avx512vnni);
+GD_INT8_KERNELS(avx512);
+GD_INT8_KERNELS(avxvnni);
+GD_INT8_KERNELS(avx2);
+#endif
+#if defined(__aarch64__)
+GD_INT8_KERNELS(neondot);
+GD_INT8_KERNELS(neon);
+#else
+GD_INT8_KERNELS(baseline);
+#endif
+#undef GD_INT8_KERNELS
 
 /* Monotonic time. */
 uint64_t gd_cpu_nanoseconds(void);

@@ -55,6 +55,8 @@ public protocol Backend: AnyObject, Sendable {
   func wrap(pointer: UnsafeMutableRawPointer, byteCount: Int) throws(Failure) -> Memory
   /// Memory over a window, which it keeps.
   func map(_ window: FileWindow) throws(Failure) -> Memory
+  /// Memory over pieces, which it keeps.
+  func join(_ pieces: JoinedPieces) throws(Failure) -> Memory
 
   /// Bytes of the longest buffer.
   var largestBuffer: Int { get }

@@ -2,6 +2,7 @@
 public final class ExpertLinear: Sendable {
   /// `chosen`: experts of a token.
   public let tokens, chosen, experts: Int
+  public let options: Options
   /// Where `sharesRows`, a token's row serves all of its experts, and the view has no heads; else it has one for each.
   public let x: TensorView
   public let sharesRows: Bool
@@ -17,12 +18,13 @@ public final class ExpertLinear: Sendable {
   public var rows: Int { tokens * chosen }
 
   public init(
-    tokens: Int, chosen: Int, experts: Int, x: TensorView, sharesRows: Bool, matrices: Matrix, ids: TensorView,
-    out: TensorView
+    tokens: Int, chosen: Int, experts: Int, options: Options = Options(), x: TensorView, sharesRows: Bool,
+    matrices: Matrix, ids: TensorView, out: TensorView
   ) {
     self.tokens = tokens
     self.chosen = chosen
     self.experts = experts
+    self.options = options
     self.x = x
     self.sharesRows = sharesRows
     self.matrices = matrices

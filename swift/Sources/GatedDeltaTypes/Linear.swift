@@ -1,6 +1,7 @@
 /// A product of rows with a matrix, plus an optional residual. See `gd_linear`.
 public final class Linear: Sendable {
   public let rows: Int
+  public let options: Options
   public let x: TensorView
   /// [outFeatures, inFeatures]
   public let matrix: Matrix
@@ -13,13 +14,27 @@ public final class Linear: Sendable {
   public var outFeatures: Int { matrix.rows }
 
   public init(
-    rows: Int, x: TensorView, matrix: Matrix, residual: TensorView? = nil, out: TensorView, replacesResidual: Bool = false
+    rows: Int, options: Options = Options(), x: TensorView, matrix: Matrix, residual: TensorView? = nil, out: TensorView,
+    replacesResidual: Bool = false
   ) {
     self.rows = rows
+    self.options = options
     self.x = x
     self.matrix = matrix
     self.residual = residual
     self.out = out
     self.replacesResidual = replacesResidual
+  }
+}
+
+extension Op {
+  /// How the op multiplies matrices.
+  public var products: Products {
+    switch self {
+    case .linear(let op): op.options.products
+    case .expertLinear(let op): op.options.products
+    case .attention(let op, _): op.options.products
+    default: .rows
+    }
   }
 }

@@ -11,6 +11,8 @@ open class Memory: @unchecked Sendable {
     case wrapped
     /// A file's (`gd_file_map`): only read.
     case mapped(FileWindow)
+    /// Pieces of mapped memory (`gd_buffer_join`): only read. The pointer is that of the backend's table of them.
+    case joined(JoinedPieces)
   }
 
   public let pointer: UnsafeMutableRawPointer
@@ -35,9 +37,17 @@ open class Memory: @unchecked Sendable {
     if case .own = origin { false } else { true }
   }
 
-  /// The file under it, if it is mapped.
-  public var file: MappedFile? {
-    if case .mapped(let window) = origin { window.file } else { nil }
+  /// Whether it is of mapped files, which nothing may write to.
+  public var isReadOnly: Bool {
+    switch origin {
+    case .own, .wrapped: false
+    case .mapped, .joined: true
+    }
+  }
+
+  /// Its pieces, if they do not stand one after another.
+  public var pieces: JoinedPieces? {
+    if case .joined(let pieces) = origin { pieces } else { nil }
   }
 
   /// Counts it as long as it exists. Called once, before anything else uses it.
@@ -68,7 +78,7 @@ public final class MemoryUsage: Sendable {
     switch origin {
     case .own: ownBytes.wrappingAdd(bytes, ordering: .relaxed)
     case .mapped: mappedBytes.wrappingAdd(bytes, ordering: .relaxed)
-    case .wrapped: break
+    case .wrapped, .joined: break
     }
   }
 }

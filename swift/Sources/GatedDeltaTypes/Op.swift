@@ -14,6 +14,7 @@ public enum Op: Sendable {
   case route(Route)
   case expertLinear(ExpertLinear)
   case combineExperts(CombineExperts)
+  case topK(TopK)
   case copySlots(CopySlots, Sequences)
   case commitGatedDelta(CommitGatedDelta, Sequences)
   case commitCausalConv1d(CommitCausalConv1d, Sequences)
@@ -33,6 +34,7 @@ public enum Op: Sendable {
     case .route: "route"
     case .expertLinear: "expertLinear"
     case .combineExperts: "combineExperts"
+    case .topK: "topK"
     case .copySlots: "copySlots"
     case .commitGatedDelta: "commitGatedDelta"
     case .commitCausalConv1d: "commitCausalConv1d"
@@ -51,7 +53,7 @@ public enum Op: Sendable {
       case .copySlots(_, let sequences): sequences
       case .commitGatedDelta(_, let sequences): sequences
       case .commitCausalConv1d(_, let sequences): sequences
-      case .gatedRMSNorm, .rmsNorm, .linear, .elementwise, .route, .expertLinear, .combineExperts: nil
+      case .gatedRMSNorm, .rmsNorm, .linear, .elementwise, .route, .expertLinear, .combineExperts, .topK: nil
       }
     }
     set {
@@ -65,7 +67,7 @@ public enum Op: Sendable {
       case .copySlots(let op, _): self = .copySlots(op, newValue)
       case .commitGatedDelta(let op, _): self = .commitGatedDelta(op, newValue)
       case .commitCausalConv1d(let op, _): self = .commitCausalConv1d(op, newValue)
-      case .gatedRMSNorm, .rmsNorm, .linear, .elementwise, .route, .expertLinear, .combineExperts: break
+      case .gatedRMSNorm, .rmsNorm, .linear, .elementwise, .route, .expertLinear, .combineExperts, .topK: break
       }
     }
   }

@@ -131,6 +131,22 @@ extension GatedDeltaStep {
   }
 }
 
+extension Linear {
+  /// The options of `linear`, validated.
+  public struct Options: Sendable {
+    public var activations: ActivationForm
+    public var products: Products
+
+    public init(
+      activations: ActivationForm = .exact,
+      products: Products = .rows
+    ) {
+      self.activations = activations
+      self.products = products
+    }
+  }
+}
+
 extension Attention {
   /// The options of `attention`, validated.
   public struct Options: Sendable {
@@ -139,19 +155,22 @@ extension Attention {
     public var ropeTheta: Float
     public var normEps: Float
     public var scale: Float
+    public var products: Products
 
     public init(
       rotaryDim: Int = 0,
       weightForm: WeightForm = .plain,
       ropeTheta: Float = 10000,
       normEps: Float = 0.000001,
-      scale: Float
+      scale: Float,
+      products: Products = .rows
     ) {
       self.rotaryDim = rotaryDim
       self.weightForm = weightForm
       self.ropeTheta = ropeTheta
       self.normEps = normEps
       self.scale = scale
+      self.products = products
     }
   }
 }
@@ -165,6 +184,22 @@ extension Route {
       normalize: Bool
     ) {
       self.normalize = normalize
+    }
+  }
+}
+
+extension ExpertLinear {
+  /// The options of `expertLinear`, validated.
+  public struct Options: Sendable {
+    public var activations: ActivationForm
+    public var products: Products
+
+    public init(
+      activations: ActivationForm = .exact,
+      products: Products = .rows
+    ) {
+      self.activations = activations
+      self.products = products
     }
   }
 }

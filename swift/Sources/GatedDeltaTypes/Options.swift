@@ -133,7 +133,7 @@ public enum Algorithm: UInt32, NamedOption {
   case auto = 0
   /// token by token
   case recurrent = 1
-  /// 16 tokens at a time as products of matrices, with bits of its own
+  /// 16 tokens at a time as products of matrices, with bits of its own; CPU only
   case chunked = 2
 
   public var publicName: String {
@@ -141,6 +141,21 @@ public enum Algorithm: UInt32, NamedOption {
     case .auto: "auto"
     case .recurrent: "recurrent"
     case .chunked: "chunked"
+    }
+  }
+}
+
+/// How a GPU multiplies matrices. Bits of one are not the other's.
+public enum Products: UInt32, NamedOption {
+  /// as sums of rows in an order that is written down
+  case rows = 0
+  /// by the GPU's matrix units, whose order is their own; Metal only
+  case matrix = 1
+
+  public var publicName: String {
+    switch self {
+    case .rows: "rows"
+    case .matrix: "matrix"
     }
   }
 }
@@ -179,8 +194,9 @@ public enum WeightForm: UInt32, NamedOption {
 }
 
 /// How a matrix is stored: as floats; in MLX's affine form of 2 to 8 bits with a scale and a bias for each group (g) of
-/// 32, 64 or 128 columns; or in one of ggml's types of blocks, as GGUF files have them, whose elements are those of its
-/// dequantize_row functions in float32. "@unpack Ggml" has ggml's number of the type.
+/// 32, 64 or 128 columns; in one of ggml's types of blocks, as GGUF files have them, whose elements are those of its
+/// dequantize_row functions in float32 ("@unpack Ggml" has ggml's number of the type); or in one of MLX's micro-scaled
+/// forms: small floats with a scale of one byte for each 32 or 16 columns.
 public enum WeightFormat: UInt32, NamedOption {
   case f32 = 1
   case f16 = 2
@@ -216,6 +232,9 @@ public enum WeightFormat: UInt32, NamedOption {
   case iq4Nl = 32
   case iq4Xs = 33
   case ggufMxfp4 = 34
+  case mxfp4 = 35
+  case mxfp8 = 36
+  case nvfp4 = 37
 
   public var publicName: String {
     switch self {
@@ -253,6 +272,27 @@ public enum WeightFormat: UInt32, NamedOption {
     case .iq4Nl: "iq4_nl"
     case .iq4Xs: "iq4_xs"
     case .ggufMxfp4: "gguf-mxfp4"
+    case .mxfp4: "mxfp4"
+    case .mxfp8: "mxfp8"
+    case .nvfp4: "nvfp4"
+    }
+  }
+}
+
+/// How rows of x are multiplied by a packed weight. Of the weights that int8 concerns, each is a scale times an
+/// integer, plus an offset, for a group of columns: MLX's affine forms (their group), ggml's q2_k, q3_k and q6_k (16
+/// columns) and other types (32). Floats and MLX's micro-scaled forms are multiplied exactly all the same. The CPU
+/// only.
+public enum ActivationForm: UInt32, NamedOption {
+  /// as they are
+  case exact = 0
+  /// rounded to 8 bits, group by group; products are exact integer sums
+  case int8 = 1
+
+  public var publicName: String {
+    switch self {
+    case .exact: "exact"
+    case .int8: "int8"
     }
   }
 }

@@ -71,6 +71,12 @@ extension WeightFormat {
       WeightLayout(elements: 256, bytes: 136, dtype: .u8, kernel: "ggml", variant: 11)
     case .ggufMxfp4:
       WeightLayout(elements: 32, bytes: 17, dtype: .u8, kernel: "ggml", variant: 12)
+    case .mxfp4:
+      WeightLayout(elements: 32, bytes: 16, dtype: .u32, kernel: "micro4", scales: .only(.u8))
+    case .mxfp8:
+      WeightLayout(elements: 32, bytes: 32, dtype: .u32, kernel: "micro8", scales: .only(.u8))
+    case .nvfp4:
+      WeightLayout(elements: 16, bytes: 8, dtype: .u32, kernel: "micro4", scales: .only(.u8))
     }
   }
 }

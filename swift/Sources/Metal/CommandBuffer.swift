@@ -33,7 +33,7 @@ final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
 
   var status: MTLCommandBufferStatus { condition.locked { state } }
   var error: (any Error)? { condition.locked { problem } }
-  /// By this machine's clock, once it has run: the emulation's times say nothing about a GPU.
+  /// Once it has run: by this machine's clock, which says nothing about a GPU, or by the emulated GPU's speed.
   var gpuStartTime: CFTimeInterval { condition.locked { times.start } }
   var gpuEndTime: CFTimeInterval { condition.locked { times.end } }
   /// Of all encoders that have ended.
@@ -114,16 +114,23 @@ final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
   func run() {
     var (work, fault) = condition.locked { (groups, problem) }
     let start = now()
+    var accesses: UInt64 = 0
     fault =
       fault ?? queue.takeFailure().map { MTLCommandBufferError($0, "the emulated GPU was told to fail") }
-      ?? execute(work)
+      ?? queue.ignoring() ?? execute(work, &accesses)
+    let end = queue.device.settings.speed.map { start + Double(accesses) / $0 } ?? now()
+    if fault == nil, end - start > queue.device.settings.patience {
+      fault = MTLCommandBufferError(
+        .internal, "Impacting Interactivity (0000000e:kIOGPUCommandBufferCallbackErrorImpactingInteractivity)")
+      queue.ignore()
+    }
     // Release everything that the dispatches hold before reporting the end.
     work = []
     let handlers = condition.locked {
       let taken = self.handlers
       self.handlers = []
       groups = []
-      times = (start, now())
+      times = (start, end)
       // A misuse that came after commit stays the command buffer's.
       problem = fault ?? problem
       state = problem == nil ? .completed : .error
@@ -140,7 +147,8 @@ final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
     return CFTimeInterval(time.tv_sec) + CFTimeInterval(time.tv_nsec) * 1e-9
   }
 
-  private func execute(_ groups: [[Dispatch]]) -> MTLCommandBufferError? {
+  /// Adds the kernels' accesses of memory to `accesses`.
+  private func execute(_ groups: [[Dispatch]], _ accesses: inout UInt64) -> MTLCommandBufferError? {
     for group in groups {
       // The emulator compares the memory that dispatches touch; their bindings show which of it to remember.
       var together: UInt64 = 0
@@ -150,7 +158,8 @@ final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
         func others(_ extents: [[Range<UInt>]]) -> [Range<UInt>] {
           zip(group, extents).flatMap { $0.number == dispatch.number ? [] : $1 }
         }
-        if let message = dispatch.run(together: &together, written: others(written), read: others(read)) {
+        if let message = dispatch.run(
+          together: &together, accesses: &accesses, written: others(written), read: others(read)) {
           return MTLCommandBufferError(.pageFault, "\(dispatch.kernel): \(message)")
         }
       }

@@ -13,6 +13,10 @@ final class EmulatedDevice: MTLDevice, @unchecked Sendable {
     var order = DispatchOrder.forward
     /// The file for command buffers' calls and the host's work for them; empty for none.
     var counts = ""
+    /// Accesses of memory per second, from which its times follow; nil: the times of the machine's clock.
+    var speed: Double?
+    /// Seconds after which the system ends a command buffer, and ignores those that follow on its queue. Only with a speed.
+    var patience = Double.infinity
     /// Bytes that the GPU may have in use at a time, as it reports.
     var workingSet: UInt64 = 4 << 30
 
@@ -77,25 +81,25 @@ final class EmulatedDevice: MTLDevice, @unchecked Sendable {
     guard options.languageVersion == .version3_2 else {
       throw MetalEmulationError("the kernels are written in MSL 3.2, not .\(options.languageVersion)")
     }
-    try check(source)
-    return EmulatedLibrary(device: self)
-  }
-
-  /// The kernels replace those that Apple would compile from this text, so they must have been made from it.
-  private func check(_ source: String) throws {
-    guard let text = functions.source() else { return }
-    let known = UnsafeBufferPointer(start: text, count: strlen(text))
-    var (line, position) = (1, 0)
-    for byte in source.utf8 {
-      guard position < known.count, UInt8(bitPattern: known[position]) == byte else { break }
-      if byte == 10 { line += 1 }
-      position += 1
-    }
-    guard position == source.utf8.count, position == known.count else {
+    // Its kernels replace those that Apple would compile from this text, so they must have been made from it.
+    guard let known = functions.source() else { return EmulatedLibrary(device: self, files: nil) }
+    let given = ShaderText(source)
+    if let place = given.difference(from: ShaderText(String(cString: known))) {
       throw MetalEmulationError(
-        "the text differs from the one that the emulated kernels were made from, first in its line \(line): "
+        "the text differs from the one that the emulated kernels were made from, first in \(place): "
           + "`npm run emulator` makes them anew")
     }
+    return EmulatedLibrary(device: self, files: given.files)
+  }
+
+  /// Stands in for a metallib: `MTLB`, and the text that the kernels were made from.
+  static func metallib(of source: String) -> [UInt8] { Array("MTLB".utf8) + Array(source.utf8) }
+
+  func makeLibrary(data: DispatchData) throws -> any MTLLibrary {
+    guard let text = functions.source(), data.bytes == Self.metallib(of: String(cString: text)) else {
+      throw MetalEmulationError("not a library of these kernels")
+    }
+    return EmulatedLibrary(device: self, files: nil)
   }
 
   func makeComputePipelineState(function computeFunction: any MTLFunction) throws -> any MTLComputePipelineState {

@@ -54,8 +54,11 @@ struct Dispatch {
   }
 
   /// Runs it in a group of dispatches without a barrier between them: `together` numbers the group, 0 for the first
-  /// dispatch; the others may write `written` and only read `read`. Returns the emulator's message, or nil.
-  func run(together: inout UInt64, written: [Range<UInt>], read: [Range<UInt>]) -> String? {
+  /// dispatch; the others may write `written` and only read `read`. Adds its accesses of memory to `accesses`. Returns the
+  /// emulator's message, or nil.
+  func run(
+    together: inout UInt64, accesses: inout UInt64, written: [Range<UInt>], read: [Range<UInt>]
+  ) -> String? {
     let device = pipeline.function.device
     var buffers: [emu_buffer] = []
     // Copies of setBytes' data, alive until the dispatch is over.
@@ -105,8 +108,11 @@ struct Dispatch {
         )
         info.threads_per_threadgroup = (UInt32(threads.width), UInt32(threads.height), UInt32(threads.depth))
         return withUnsafeMutablePointer(to: &together) { together in
-          info.together = together
-          return device.take(device.functions.dispatch(pipeline.function.handle, &info))
+          withUnsafeMutablePointer(to: &accesses) { accesses in
+            info.together = together
+            info.accesses = accesses
+            return device.take(device.functions.dispatch(pipeline.function.handle, &info))
+          }
         }
       }
     }

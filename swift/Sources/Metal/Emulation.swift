@@ -26,6 +26,7 @@ extension EmulatedDevice {
 extension EmulatedDevice.Settings {
   /// GATED_DELTA_EMULATOR_MAX_THREADS: `384`, or `gd_prefill:128,gd_step:96`. GATED_DELTA_EMULATOR_DELAY:
   /// microseconds. GATED_DELTA_EMULATOR_ORDER: as for the kernels' lanes. GATED_DELTA_EMULATOR_COUNTS: a file.
+  /// GATED_DELTA_EMULATOR_SPEED: accesses of memory per second. GATED_DELTA_EMULATOR_PATIENCE: seconds.
   init(variable: (String) -> String?) {
     for entry in (variable("GATED_DELTA_EMULATOR_MAX_THREADS") ?? "").split(separator: ",") {
       let parts = entry.split(separator: ":")
@@ -35,5 +36,7 @@ extension EmulatedDevice.Settings {
     delay = variable("GATED_DELTA_EMULATOR_DELAY").flatMap { UInt32($0) } ?? 0
     order = DispatchOrder(variable("GATED_DELTA_EMULATOR_ORDER") ?? "")
     counts = variable("GATED_DELTA_EMULATOR_COUNTS") ?? ""
+    speed = variable("GATED_DELTA_EMULATOR_SPEED").flatMap { Double($0) }.flatMap { $0 > 0 ? $0 : nil }
+    patience = variable("GATED_DELTA_EMULATOR_PATIENCE").flatMap { Double($0) } ?? .infinity
   }
 }

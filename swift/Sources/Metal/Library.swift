@@ -3,11 +3,16 @@ import CEmulator
 /// The translated kernels, which were made from the text that `EmulatedDevice.makeLibrary` has compared.
 final class EmulatedLibrary: MTLLibrary {
   let device: EmulatedDevice
+  /// Those whose kernels it has; nil for all.
+  private let files: Set<String>?
 
-  init(device: EmulatedDevice) { self.device = device }
+  init(device: EmulatedDevice, files: Set<String>?) {
+    self.device = device
+    self.files = files
+  }
 
   func makeFunction(name: String, constantValues: MTLFunctionConstantValues) throws -> any MTLFunction {
-    guard device.kernels[name] != nil else { throw MetalEmulationError("\(name): the library has no such kernel") }
+    guard let kernel = device.kernels[name], files?.contains(kernel.file) != false else { throw MetalEmulationError("\(name): the library has no such kernel") }
     return try EmulatedFunction(device: device, name: name, constants: constantValues)
   }
 }

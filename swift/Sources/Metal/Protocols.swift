@@ -23,6 +23,7 @@ public protocol MTLDevice: NSObjectProtocol, Sendable {
   func makeFence() -> (any MTLFence)?
   func makeResidencySet(descriptor desc: MTLResidencySetDescriptor) throws -> any MTLResidencySet
   func makeLibrary(source: String, options: MTLCompileOptions?) throws -> any MTLLibrary
+  func makeLibrary(data: DispatchData) throws -> any MTLLibrary
   func makeComputePipelineState(function computeFunction: any MTLFunction) throws -> any MTLComputePipelineState
 }
 
@@ -71,6 +72,7 @@ public protocol MTLFunction: NSObjectProtocol, Sendable {}
 
 public protocol MTLComputePipelineState: MTLAllocation, Sendable {
   var maxTotalThreadsPerThreadgroup: Int { get }
+  var staticThreadgroupMemoryLength: Int { get }
   var threadExecutionWidth: Int { get }
 }
 

@@ -56,6 +56,8 @@ final class EmulatedQueue: MTLCommandQueue, @unchecked Sendable {
   private var sets: [any MTLResidencySet] = []
   // The running thread's alone.
   private var groups: UInt64 = 0
+  /// Whether a command buffer was ended: the system runs no later ones.
+  private var ignores = false
 
   init(device: EmulatedDevice, limit: Int) {
     self.device = device
@@ -87,6 +89,17 @@ final class EmulatedQueue: MTLCommandQueue, @unchecked Sendable {
 
   func takeFailure() -> MTLCommandBufferError.Code? {
     condition.locked { failures.isEmpty ? nil : failures.removeFirst() }
+  }
+
+  /// Command buffers from now on do not run.
+  func ignore() { ignores = true }
+
+  /// The failure of a command buffer that does not run.
+  func ignoring() -> MTLCommandBufferError? {
+    guard ignores else { return nil }
+    return MTLCommandBufferError(
+      .accessRevoked,
+      "Ignored (for causing prior/excessive GPU errors) (00000004:kIOGPUCommandBufferCallbackErrorSubmissionsIgnored)")
   }
 
   /// A command buffer has completed, or was dropped before its commit.

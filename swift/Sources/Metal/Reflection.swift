@@ -11,11 +11,14 @@ struct KernelReflection {
     var alignment: Int
   }
 
+  /// The shader file that it is in.
+  var file = ""
   var buffers: [Int: Buffer] = [:]
   /// Names of the threadgroup arguments that the host sets the length of.
   var threadgroups: [Int: String] = [:]
 
   private init(_ kernel: JSON) {
+    file = kernel["file"]?.text ?? ""
     for buffer in kernel["buffers"]?.elements ?? [] {
       guard let index = buffer["index"]?.integer else { continue }
       buffers[index] = Buffer(

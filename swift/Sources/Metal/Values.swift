@@ -68,6 +68,13 @@ public enum MTLCommandBufferStatus: Sendable {
   case error
 }
 
+/// A copy of some bytes. Apple's is of the module Dispatch.
+public struct DispatchData: Sendable {
+  let bytes: [UInt8]
+
+  public init(bytes buffer: UnsafeRawBufferPointer) { bytes = Array(buffer) }
+}
+
 /// Seconds.
 public typealias CFTimeInterval = Double
 

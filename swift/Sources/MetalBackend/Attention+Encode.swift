@@ -8,21 +8,31 @@ struct AttentionParts {
   fileprivate let pageTable: Region
   fileprivate let prepared: Region
   fileprivate let tasks: [GDMAttentionTask]
-  /// The number of spans of the longest sequence.
-  fileprivate let spans: Int
-  fileprivate var tasksEach = 1
-  /// Memory for the results of a part's spans, and for their maxima and sums; parts use it one after the other.
+  /// Spans of a threadgroup, and so of a result.
+  fileprivate let spansEach: Int
+  /// Query rows of a task, at most.
+  fileprivate let rows: Int
+  /// Indices of the tasks of each part.
+  fileprivate let ranges: [Range<Int>]
+  /// Memory for the results of a part, and for their maxima and sums; parts use it one after the other.
   fileprivate let partial: Region
   fileprivate let sums: Region
-  fileprivate(set) var parts = 1
+  var parts: Int { ranges.count }
+}
+
+extension GDMAttentionTask {
+  /// The number of spans that its last row sees.
+  fileprivate func spans(group: Int) -> Int {
+    ceilDiv(Int(past) + (Int(firstRow) + Int(rows) - 1) / group + 1, GDM_ATTENTION_SPAN)
+  }
 }
 
 extension Pass {
-  /// Bytes for the results of the spans of one part, unless one task takes more.
+  /// Bytes for the results of one part, unless one task takes more.
   static var attentionScratch: Int { 32 << 20 }
 
   mutating func encode(_ op: Attention, _ sequences: Sequences) throws(Failure) {
-    guard let attention = try begin(op, sequences, workLimit: device.workLimit) else { return }
+    guard let attention = try begin(op, sequences, workLimit: device.workLimit.value) else { return }
     for part in 0..<attention.parts { try encode(attention, part: part) }
   }
 
@@ -33,51 +43,85 @@ extension Pass {
     let prepared = try arena.region(byteCount: tokens * op.heads * op.headDim * 4)
     try prepare(op, sequences, pages, tokens: tokens, prepared)
 
+    let byMatrix = op.options.products == .matrix
+    let rows = byMatrix ? GDM_MATRIX_ROWS : GDM_ATTENTION_ROWS
     var tasks: [GDMAttentionTask] = []
-    var spans = 1
+    var spans = 0
     let group = op.heads / op.keyHeads
     for sequence in 0..<sequences.count {
       let count = Int(sequences.starts[sequence + 1] - sequences.starts[sequence])
-      guard count > 0 else { continue }
-      let past = pages.pastTokens[sequence]
-      spans = max(spans, ceilDiv(Int(past) + count, GDM_ATTENTION_SPAN))
-      for first in stride(from: 0, to: count * group, by: GDM_ATTENTION_ROWS) {
-        tasks.append(
-          GDMAttentionTask(
-            firstToken: sequences.starts[sequence], past: past,
-            pages: Int32(truncatingIfNeeded: sequence * pages.pagesPerSequence),
-            firstRow: Int32(truncatingIfNeeded: first),
-            rows: Int32(truncatingIfNeeded: min(GDM_ATTENTION_ROWS, count * group - first))))
+      for first in stride(from: 0, to: count * group, by: rows) {
+        let task = GDMAttentionTask(
+          firstToken: sequences.starts[sequence], past: pages.pastTokens[sequence],
+          pages: Int32(truncatingIfNeeded: sequence * pages.pagesPerSequence),
+          firstRow: Int32(truncatingIfNeeded: first),
+          rows: Int32(truncatingIfNeeded: min(rows, count * group - first)), place: 0)
+        spans += task.spans(group: group)
+        tasks.append(task)
       }
     }
-    let rowsOfTask = op.keyHeads * spans * GDM_ATTENTION_ROWS
-    let byMemory = Self.attentionScratch / (rowsOfTask * op.headDim * 4)
-    let byWork = workLimit / (2 * rowsOfTask * op.headDim * GDM_ATTENTION_SPAN)
-    let tasksEach = min(tasks.count, max(1, min(byMemory, byWork)))
+    // Two spans a threadgroup leave half as many results; with few threadgroups a GPU has cores for each span.
+    let spansEach = !byMatrix && spans * op.keyHeads >= 4 * fewThreadgroups ? 2 : 1
+    let resultBytes = op.keyHeads * rows * op.headDim * 4
+    let spanWork = 2 * op.keyHeads * rows * op.headDim * GDM_ATTENTION_SPAN
+    let most = max(1, min(Self.attentionScratch / resultBytes, workLimit / (spanWork * spansEach)))
+    let (ranges, results) = Self.ranges(of: tasks.map { ceilDiv($0.spans(group: group), spansEach) }, most: most)
     return AttentionParts(
-      op: op, pageTable: try arena.region(copying: pages.pageTable), prepared: prepared, tasks: tasks, spans: spans,
-      tasksEach: tasksEach, partial: try arena.region(byteCount: tasksEach * rowsOfTask * op.headDim * 4),
-      sums: try arena.region(byteCount: tasksEach * rowsOfTask * 8), parts: ceilDiv(tasks.count, tasksEach))
+      op: op, pageTable: try arena.region(copying: pages.pageTable), prepared: prepared, tasks: tasks,
+      spansEach: spansEach, rows: rows, ranges: ranges, partial: try arena.region(byteCount: results * resultBytes),
+      sums: try arena.region(byteCount: results * op.keyHeads * rows * 8))
+  }
+
+  /// Neighbouring tasks of at most so many results together, or one of more; and the most results of any.
+  private static func ranges(of results: [Int], most: Int) -> (ranges: [Range<Int>], results: Int) {
+    var ranges: [Range<Int>] = []
+    var (first, sum, largest) = (0, 0, 0)
+    for (task, count) in results.enumerated() {
+      if task > first, sum + count > most {
+        ranges.append(first..<task)
+        (first, sum) = (task, 0)
+      }
+      sum += count
+      largest = max(largest, sum)
+    }
+    return (ranges + [first..<results.count], largest)
   }
 
   mutating func encode(_ attention: AttentionParts, part: Int) throws(Failure) {
     let op = attention.op
-    let first = part * attention.tasksEach
-    let part = attention.tasks[first..<min(first + attention.tasksEach, attention.tasks.count)]
-    let tasks = try arena.region(copying: part.flatMap { [$0.firstToken, $0.past, $0.pages, $0.firstRow, $0.rows] })
+    let group = op.heads / op.keyHeads
+    var tasks: [Int32] = []
+    var threadgroups: [Int32] = []
+    var mostSpans = 0
+    for task in attention.tasks[attention.ranges[part]] {
+      let spans = task.spans(group: group)
+      let fields = [task.firstToken, task.past, task.pages, task.firstRow, task.rows]
+      tasks += fields + [Int32(truncatingIfNeeded: threadgroups.count / 6)]
+      for span in stride(from: 0, to: spans, by: attention.spansEach) {
+        threadgroups += fields
+        threadgroups.append(Int32(truncatingIfNeeded: span))
+      }
+      mostSpans = max(mostSpans, spans)
+    }
     let pageElements = op.pages * op.keyHeads * op.pageTokens * op.headDim
+    let byMatrix = op.options.products == .matrix
     try dispatch(
-      Kernel(family: .attention, activation: op.keyPages.dtype, keyClass: Kernel.KeyClass(op.headDim)),
+      Kernel(
+        family: byMatrix ? .attentionMatrix : .attention, activation: op.keyPages.dtype,
+        keyClass: byMatrix ? nil : Kernel.KeyClass(op.headDim)),
       [
         .reads(attention.prepared), .reads(op.keyPages, elements: pageElements),
-        .reads(op.valuePages, elements: pageElements), .reads(attention.pageTable), .reads(tasks),
-        .writes(attention.partial), .writes(attention.sums),
+        .reads(op.valuePages, elements: pageElements), .reads(attention.pageTable),
+        .reads(try arena.region(copying: threadgroups)), .writes(attention.partial), .writes(attention.sums),
       ],
       GDMAttention(
         heads: UInt32(element: op.heads), keyHeads: UInt32(element: op.keyHeads), dim: UInt32(element: op.headDim),
-        pageTokens: UInt32(element: op.pageTokens), spans: UInt32(element: attention.spans)),
-      groups: (attention.spans, part.count, op.keyHeads), threads: .exactly(GDM_ATTENTION_THREADS))
+        pageTokens: UInt32(element: op.pageTokens), spans: UInt32(element: attention.spansEach)),
+      groups: (threadgroups.count / 6, op.keyHeads, 1), threads: .exactly(GDM_ATTENTION_THREADS))
 
+    // A simdgroup a row where rows fill the GPU, else one for each of a row's chains.
+    let isFew = tasks.count / 6 * op.keyHeads * attention.rows <= 8 * fewThreadgroups
+    let simdgroups = isFew ? min(GDM_ATTENTION_CHAINS, ceilDiv(mostSpans, 2)) : 1
     var kernel = Kernel(family: .attentionCombine, activation: op.query.dtype)
     kernel.constants.set(.outF32, op.out.dtype == .f32)
     var gate = Argument.absent
@@ -85,16 +129,17 @@ extension Pass {
     try dispatch(
       kernel,
       [
-        .reads(attention.partial), .reads(attention.sums), .reads(tasks), gate,
+        .reads(attention.partial), .reads(attention.sums), .reads(try arena.region(copying: tasks)), gate,
         .writes(op.out, tokens: op.tokens, heads: op.heads, width: op.headDim),
       ],
       GDMAttentionCombine(
         heads: UInt32(element: op.heads), keyHeads: UInt32(element: op.keyHeads), dim: UInt32(element: op.headDim),
-        spans: UInt32(element: attention.spans), hasGate: op.gate == nil ? 0 : 1,
+        spans: UInt32(element: attention.spansEach), rows: UInt32(element: attention.rows), hasGate: op.gate == nil ? 0 : 1,
         gateTokenStride: UInt32(element: op.gate?.tokenStride ?? 0),
         gateHeadStride: UInt32(element: op.gate?.headStride ?? 0),
         outTokenStride: UInt32(element: op.out.tokenStride), outHeadStride: UInt32(element: op.out.headStride)),
-      groups: (part.count, op.keyHeads, 1), threads: .exactly(GDM_ATTENTION_THREADS))
+      groups: (tasks.count / 6, op.keyHeads, attention.rows),
+      threads: .exactly(GDM_SIMD_LANES * simdgroups))
   }
 
   private mutating func prepare(

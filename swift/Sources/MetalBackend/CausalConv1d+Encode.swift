@@ -47,6 +47,6 @@ extension Pass {
         ceilDiv(op.channels, isUpdate ? 4 * GDM_CONV_THREADS : GDM_CONV_THREADS),
         max(1, ceilDiv(sequences.longest, GDM_CONV_TILE)), sequences.count
       ),
-      threads: .exactly(GDM_CONV_THREADS))
+      threads: .exactly(GDM_CONV_THREADS), threadgroupBytes: ThreadgroupBytes.conv(isUpdate: isUpdate))
   }
 }

@@ -19,3 +19,22 @@ struct DecodeShape {
     rows = threads / lanes * tileRows
   }
 }
+
+/// The spread of prefill: prefill.h. Of few threadgroups each waits for its own steps, so that blocks are longer and outputs
+/// are stored at once; many share a core, and have two rows a lane group.
+struct PrefillShape {
+  /// Rows of a lane group.
+  let tileRows: Int
+  let outAtOnce: Bool
+  /// Tokens of a block.
+  let block: Int
+  /// Threads of a threadgroup.
+  let threads: Int
+
+  init(_ keyClass: Kernel.KeyClass, isFew: Bool) {
+    tileRows = keyClass == .kany || isFew ? 1 : 2
+    outAtOnce = isFew
+    block = isFew && keyClass != .kany ? 2 * GDM_PREFILL_BLOCK : GDM_PREFILL_BLOCK
+    threads = GDM_PREFILL_ROWS * GDM_PREFILL_LANES / tileRows
+  }
+}

@@ -6,29 +6,37 @@ import Synchronization
 /// none of the submission's ops runs. A submission of very many command buffers is rehearsed first, and then committed
 /// as they fill, since a queue is limited in number.
 ///
-/// There can be several because the system ends command buffers that occupy a GPU for seconds. A recurrence over very
-/// many tokens is several dispatches, each in its own command buffer.
+/// There can be several because the system ends command buffers that occupy a GPU for long. Products, recurrences and
+/// attention of many rows are several dispatches, each in its own command buffer.
 struct Encoding {
-  /// Multiply-adds of a command buffer, unless a test sets fewer: a few tenths of a second on the slowest GPU.
-  static let workLimit = 1 << 35
+  /// A command buffer and its multiply-adds.
+  struct Filled {
+    let commandBuffer: any MTLCommandBuffer
+    var work = 0
+  }
 
   private let device: MetalBackend
-  /// Not committed yet.
-  private(set) var commandBuffers: [any MTLCommandBuffer] = []
+  /// The most multiply-adds of a command buffer.
+  private let workLimit: Int
+  /// Not committed yet; the last one is being filled.
+  private(set) var filled: [Filled]
   private var pass: Pass
-  private var work = 0
   /// Commits a full command buffer; nil if all are committed at the end.
-  private let commit: ((any MTLCommandBuffer) -> Void)?
+  private let commit: ((any MTLCommandBuffer, Int) -> Void)?
 
-  init(device: MetalBackend, commit: ((any MTLCommandBuffer) -> Void)? = nil) throws(Failure) {
+  init(
+    device: MetalBackend, workLimit: Int? = nil, commit: ((any MTLCommandBuffer, Int) -> Void)? = nil
+  ) throws(Failure) {
     self.device = device
+    self.workLimit = workLimit ?? device.workLimit.value
     self.commit = commit
     let first = try Self.begin(device, waits: device.hasCommitted)
-    commandBuffers = [first.commandBuffer]
+    filled = [Filled(commandBuffer: first.commandBuffer)]
     pass = Pass(
       device: device, encoder: first.encoder, arena: Arena(pool: device.arenas), lists: device.takeLists())
   }
 
+  var commandBuffers: [any MTLCommandBuffer] { filled.map(\.commandBuffer) }
   /// Scratch memory of all command buffers.
   var chunks: [MetalMemory] { pass.arena.chunks }
   /// Ids to be checked when the last of them has completed.
@@ -56,13 +64,23 @@ struct Encoding {
 
   private mutating func add(_ op: Op) throws(Failure) {
     let work = op.work
-    guard work > device.workLimit else {
+    guard work > workLimit else {
       try roll(work)
       return try pass.encode(op)
     }
     switch op {
     case .gatedDelta(let op, let sequences): try add(op, sequences, work: work)
     case .attention(let op, let sequences): try add(op, sequences, work: work)
+    case .linear(let op):
+      for part in op.parts(workLimit: workLimit) {
+        try roll(part.work)
+        try pass.encode(part)
+      }
+    case .expertLinear(let op):
+      for part in op.parts(workLimit: workLimit) {
+        try roll(part.op.work)
+        try pass.encode(part.op, firstToken: part.first)
+      }
     default:
       try roll(work)
       try pass.encode(op)
@@ -71,7 +89,7 @@ struct Encoding {
 
   private mutating func add(_ op: Attention, _ sequences: Sequences, work: Int) throws(Failure) {
     try roll(0)
-    guard let attention = try pass.begin(op, sequences, workLimit: device.workLimit) else { return }
+    guard let attention = try pass.begin(op, sequences, workLimit: workLimit) else { return }
     for part in 0..<attention.parts {
       try roll(work / attention.parts)
       try pass.encode(attention, part: part)
@@ -80,7 +98,7 @@ struct Encoding {
 
   private mutating func add(_ gatedDelta: GatedDelta, _ sequences: Sequences, work: Int) throws(Failure) {
     try roll(0)
-    var recurrence = try pass.begin(gatedDelta, sequences, workLimit: device.workLimit)
+    var recurrence = try pass.begin(gatedDelta, sequences, workLimit: workLimit)
     for part in 0..<recurrence.parts {
       try roll(work / recurrence.parts)
       try pass.encode(&recurrence, part: part)
@@ -89,18 +107,17 @@ struct Encoding {
 
   /// Begins a new command buffer if this much additional work would be too much for the current one.
   private mutating func roll(_ more: Int) throws(Failure) {
-    if work > 0, work + more > device.workLimit {
+    if let last = filled.last, last.work > 0, last.work + more > workLimit {
       end()
       if let commit {
-        for commandBuffer in commandBuffers { commit(commandBuffer) }
-        commandBuffers = []
+        for one in filled { commit(one.commandBuffer, one.work) }
+        filled = []
       }
       let next = try Self.begin(device, waits: true)
-      commandBuffers.append(next.commandBuffer)
+      filled.append(Filled(commandBuffer: next.commandBuffer))
       pass.begin(next.encoder)
-      work = 0
     }
-    work += more
+    filled[filled.count - 1].work += more
   }
 
   /// Ends the current command buffer. An encoder must be ended even if its command buffer is not committed.

@@ -15,7 +15,6 @@ private struct ResolvedGates {
 private enum Way {
   case decode(resolvesGates: Bool)
   case prefill
-  case chunked
 }
 
 /// A recurrence while it is encoded: the data that its parts share.
@@ -64,18 +63,16 @@ extension Pass {
 
   mutating func encode(_ recurrence: inout Recurrence, part: Int) throws(Failure) {
     switch recurrence.way {
-    case .chunked: try chunked(recurrence)
     case .prefill: try prefill(recurrence, part: part)
     case .decode(let resolvesGates): try decode(recurrence, resolvesGates: resolvesGates)
     }
   }
 
   private func way(_ op: GatedDelta, _ sequences: Sequences, tokens: Int) throws(Failure) -> Way {
-    if op.options.algorithm == .chunked { return .chunked }
     // Staging a block of tokens for many rows at once is faster where it fits, if the kernel's registers allow the
     // threads.
     if sequences.longest >= Self.shortestPrefill,
-      try device.pipelines.pipeline(kernel(.prefill, op, sequences)).maxThreads >= GDM_PREFILL_THREADS
+      try device.pipelines.pipeline(kernel(.prefill, op, sequences)).maxThreads >= prefillShape(op, sequences).threads
     {
       return .prefill
     }
@@ -86,9 +83,8 @@ extension Pass {
 
   private static var shortestPrefill: Int { 16 }
 
-  /// With this many or fewer, the cores of a large GPU have at most one each: variants with more registers, which wait
-  /// less, cost no occupancy there.
-  static var fewThreadgroups: Int { 128 }
+  /// See `Chip`.
+  var fewThreadgroups: Int { device.chip.fewThreadgroups }
 
   private func kernel(_ family: Kernel.Family, _ op: GatedDelta, _ sequences: Sequences) -> Kernel {
     var kernel = Kernel(
@@ -97,11 +93,17 @@ extension Pass {
     kernel.constants.set(.hasStores, sequences.stores != nil)
     kernel.constants.set(.record, op.records != nil)
     if family == .prefill {
+      let shape = prefillShape(op, sequences)
       kernel.constants.set(.parts, false)
-      let groups = ceilDiv(op.valueDim, GDM_PREFILL_ROWS) * op.valueHeads * sequences.count
-      kernel.constants.set(.outAtOnce, groups <= Self.fewThreadgroups)
+      kernel.constants.set(.outAtOnce, shape.outAtOnce)
+      kernel.constants.set(.tileRows, UInt32(element: shape.tileRows))
     }
     return kernel
+  }
+
+  private func prefillShape(_ op: GatedDelta, _ sequences: Sequences) -> PrefillShape {
+    let groups = ceilDiv(op.valueDim, GDM_PREFILL_ROWS) * op.valueHeads * sequences.count
+    return PrefillShape(Kernel.KeyClass(op.keyDim), isFew: groups <= fewThreadgroups)
   }
 
   private mutating func gates(_ op: GatedDelta, _ way: Way, tokens: Int) throws(Failure) -> ResolvedGates {
@@ -187,7 +189,7 @@ extension Pass {
     decode.constants.set(.tileRows, UInt32(element: shape.tileRows))
     if op.stateDType != .f32 {
       var fits = op.valueDim % shape.rows == 0
-      if fits { fits = try device.pipelines.pipeline(decode).maxThreads >= Self.threadsForManyRegisters }
+      if fits { fits = try takes(.decodeRows, decode) }
       if !fits { shape = DecodeShape(op.stateDType, keyClass) }
       decode.constants.set(.tileRows, UInt32(element: shape.tileRows))
     }
@@ -206,50 +208,13 @@ extension Pass {
     list.append(r.carried)
     let constant = GDMPart(
       first: UInt32(element: part * r.partTokens), tokens: UInt32(element: r.partTokens))
+    let shape = prefillShape(op, r.sequences)
     try dispatch(
       prefill, list, params(op, r.gates), r.parts > 1 ? .part(constant) : .absent,
       groups: (ceilDiv(op.valueDim, GDM_PREFILL_ROWS), op.valueHeads, r.sequences.count),
-      threads: .exactly(GDM_PREFILL_THREADS),
-      threadgroupBytes: ThreadgroupBytes.prefill(keyDim: op.keyDim, perKey: op.options.gateDims == .perKey))
-  }
-
-  private mutating func chunked(_ r: Recurrence) throws(Failure) {
-    let (op, sequences, tokens, gates) = (r.op, r.sequences, r.tokens, r.gates)
-    let (table, state, states) = (r.table, r.state, r.states)
-    let (chunks, offsets) = sequences.chunks
-    let count = chunks.count / 2
-    let chunkTable = try arena.region(copying: chunks)
-    let chunkOffsets = try arena.region(copying: offsets)
-    let scratch = try arena.region(byteCount: max(count * op.valueHeads * GDM_CHUNK_SCRATCH * 4, 4))
-    let params = params(op, gates)
-    let keyClass = Kernel.KeyClass(op.keyDim)
-
-    let query = try Argument.reads(op.query, tokens: tokens, heads: op.keyHeads, width: op.keyDim)
-    let key = try Argument.reads(op.key, tokens: tokens, heads: op.keyHeads, width: op.keyDim)
-    var prepare = Kernel(family: .chunkPrepare, activation: op.query.dtype, keyClass: keyClass)
-    prepare.constants.setRecurrence(op)
-    try dispatch(
-      prepare,
-      [query, key, .reads(gates.decay), .reads(gates.beta), .reads(chunkTable), .writes(scratch)], params,
-      groups: (op.valueHeads, count, 1), threads: .exactly(GDM_CHUNK_THREADS),
-      threadgroupBytes: ThreadgroupBytes.chunkPrepare(keyDim: op.keyDim))
-
-    var scan = Kernel(
-      family: .chunkScan, activation: op.query.dtype, storage: op.stateDType, keyClass: keyClass)
-    scan.constants.setRecurrence(op)
-    scan.constants.set(.hasStores, sequences.stores != nil)
-    try dispatch(
-      scan,
-      [
-        query, key, .reads(op.value, tokens: tokens, heads: op.valueHeads, width: op.valueDim),
-        .reads(gates.decay), .reads(scratch), state, states.staged,
-        .writes(op.out, tokens: tokens, heads: op.valueHeads, width: op.valueDim),
-        .reads(chunkTable), .reads(chunkOffsets), table.readSlots, table.writeSlots,
-        states.storeOffsets, states.stores, states.snapshots,
-      ],
-      params, groups: (ceilDiv(op.valueDim, GDM_CHUNK_ROWS), op.valueHeads, sequences.count),
-      threads: .exactly(GDM_CHUNK_THREADS),
-      threadgroupBytes: ThreadgroupBytes.chunkScan(keyDim: op.keyDim, perKey: op.options.gateDims == .perKey))
+      threads: .exactly(shape.threads),
+      threadgroupBytes: ThreadgroupBytes.prefill(
+        tokens: shape.block, keyDim: op.keyDim, perKey: op.options.gateDims == .perKey))
   }
 
   private func params(_ op: GatedDelta, _ gates: ResolvedGates) -> GDMRecurrence {
@@ -283,28 +248,6 @@ extension Sequences {
   }
 
   var areSingleTokens: Bool { zip(starts, starts.dropFirst()).allSatisfy { $1 &- $0 == 1 } }
-
-  /// Pairs of GDMChunk (first token, count), and the index of the first chunk of each sequence. A chunk ends wherever a
-  /// store needs the state.
-  fileprivate var chunks: (chunks: [Int32], offsets: [UInt32]) {
-    var chunks: [Int32] = []
-    var offsets: [UInt32] = [0]
-    for sequence in 0..<count {
-      let start = starts[sequence]
-      let end = starts[sequence + 1]
-      let cuts = (stores?.of(sequence) ?? []).map { start + $0.tokens } + [end]
-      var first = start
-      for cut in cuts {
-        while first < cut {
-          let length = min(Int32(GDM_CHUNK), cut - first)
-          chunks += [first, length]
-          first += length
-        }
-      }
-      offsets.append(UInt32(chunks.count / 2))
-    }
-    return (chunks, offsets)
-  }
 }
 
 extension Constants {

@@ -24,7 +24,7 @@ extension Pass {
       family: .step, activation: op.x.dtype, storage: op.state?.dtype ?? .f32, keyClass: Kernel.KeyClass(op.keyDim))
     kernel.constants.setStep(op, small: table.isSmall)
     kernel.constants.set(.tileRows, UInt32(element: GDM_STEP_ROWS))
-    let few = op.valueHeads * n <= Self.fewThreadgroups
+    let few = op.valueHeads * n <= fewThreadgroups
     if few {
       var ahead = kernel
       ahead.constants.set(.tileRows, UInt32(element: 2 * GDM_STEP_ROWS))

@@ -8,11 +8,14 @@ import GatedDeltaTypes
 struct IndexCheck: @unchecked Sendable {
   let region: Region
   private let op: ExpertLinear
+  /// The token of the caller's op that is this op's first, where it is a part.
+  private let firstToken: Int
   /// The name under which the op was encoded.
   fileprivate(set) var name: StaticString = ""
 
-  init(_ op: ExpertLinear, _ arena: inout Arena) throws(Failure) {
+  init(_ op: ExpertLinear, firstToken: Int, _ arena: inout Arena) throws(Failure) {
     self.op = op
+    self.firstToken = firstToken
     region = try arena.region(byteCount: 4 * (1 + op.rows))
     region.contents.storeBytes(of: .max, as: UInt32.self)
   }
@@ -21,7 +24,8 @@ struct IndexCheck: @unchecked Sendable {
   var failure: Failure? {
     let row = Int(region.contents.load(as: UInt32.self))
     guard row < op.rows else { return nil }
-    var failure = op.failure(id: region.contents.load(fromByteOffset: 4 * (1 + row), as: Int32.self), row: row)
+    let id = region.contents.load(fromByteOffset: 4 * (1 + row), as: Int32.self)
+    var failure = op.failure(id: id, row: firstToken * op.chosen + row)
     failure.op = "\(name)"
     return failure
   }

@@ -7,8 +7,6 @@ struct Kernel: Hashable {
     case gates = "gd_gates"
     case decode = "gd_decode"
     case prefill = "gd_prefill"
-    case chunkPrepare = "gd_chunk_prepare"
-    case chunkScan = "gd_chunk_scan"
     case conv = "gd_conv"
     case norm = "gd_norm"
     case rmsNorm = "gd_rms_norm"
@@ -16,6 +14,8 @@ struct Kernel: Hashable {
     case expertProject = "gd_expert_project"
     case expertSort = "gd_expert_sort"
     case route = "gd_route"
+    case topK = "gd_top_k"
+    case topKMerge = "gd_top_k_merge"
     case combineExperts = "gd_combine_experts"
     case embedding = "gd_embedding"
     case elementwise = "gd_elementwise"
@@ -26,7 +26,35 @@ struct Kernel: Hashable {
     case convShift = "gd_conv_shift"
     case attentionPrepare = "gd_attention_prepare"
     case attention = "gd_attention"
+    case attentionMatrix = "gd_attention_matrix"
     case attentionCombine = "gd_attention_combine"
+
+    /// The file of shaders/ with its kernels, without `.metal`.
+    var file: String {
+      switch self {
+      case .gates: "gates"
+      case .decode: "recurrence_decode"
+      case .prefill: "recurrence_prefill"
+      case .conv, .convShift: "conv"
+      case .norm: "norm"
+      case .rmsNorm: "rms_norm"
+      case .project: "projection"
+      case .expertProject: "expert_projection"
+      case .expertSort: "expert_sort"
+      case .route: "route"
+      case .topK, .topKMerge: "top_k"
+      case .combineExperts: "combine_experts"
+      case .embedding: "embedding"
+      case .elementwise: "elementwise"
+      case .step: "step"
+      case .gather, .copy: "slots"
+      case .commit: "recurrence_commit"
+      case .attentionPrepare: "attention_prepare"
+      case .attention: "attention"
+      case .attentionMatrix: "attention_matrix"
+      case .attentionCombine: "attention_combine"
+      }
+    }
   }
 
   /// The key dimensions that have their own kernel; a function of the dimension alone, since bits depend on it.
@@ -127,11 +155,15 @@ struct Constants: Hashable {
     case scalesShift = 36
     case biasesShift = 37
     case matrixVariant = 38
+    case matrixPieces = 39
+    case manyRows = 40
+    case matrices = 41
+    case manyTurns = 42
 
     var isBool: Bool {
       switch self {
       case .convUpdate, .tiledHeads, .gatePerKey, .outF32, .hasStores, .record, .smallBatch, .resolveGates, .parts, .convBias,
-        .convSilu, .convStateF32, .normSigmoid, .normGateFirst, .normXF32, .normWeightVectors, .alignedRows, .packedRow, .outAtOnce:
+        .convSilu, .convStateF32, .normSigmoid, .normGateFirst, .normXF32, .normWeightVectors, .alignedRows, .packedRow, .manyRows, .manyTurns, .matrices, .outAtOnce, .matrixPieces:
         true
       default: false
       }

@@ -26,45 +26,84 @@ extension Pass {
       unit: UInt32(element: GDM_PROJECT_UNIT))
 
     let shape = try projectionShape(
-      &kernel, rows: op.rows == 1 ? 1 : op.rows <= 4 ? 4 : GDM_PROJECT_ROWS, of: op.matrix, outputs: op.outFeatures)
+      &kernel, rows: op.rows == 1 ? 1 : op.rows <= 4 ? 4 : GDM_PROJECT_ROWS, of: op.matrix, outputs: op.outFeatures,
+      all: op.rows, op.options.products)
     try dispatch(
       kernel, arguments, params,
-      groups: (ceilDiv(op.rows, shape.rows), shape.groups, 1), threads: .exactly(GDM_PROJECT_THREADS))
+      groups: (ceilDiv(op.rows, shape.rows), shape.groups, 1), threads: .exactly(GDM_PROJECT_THREADS),
+      threadgroupBytes: shape.threadgroupBytes)
   }
 
-  /// Sets the constants of a projection's kernel.
-  /// - Parameter most: rows of a tile, at most.
-  /// - Returns: rows of a tile, and threadgroups for all outputs.
+  /// Sets the constants of a projection's kernel, for the form that gives the GPU's cores enough threadgroups.
+  /// - Parameters:
+  ///   - most: rows of a tile, at most, if blocks are not worth while.
+  ///   - all: rows that a matrix has at once.
+  ///   - together: dispatched single rows that have as many outputs each.
   mutating func projectionShape(
-    _ kernel: inout Kernel, rows most: Int, of matrix: Matrix, outputs: Int
-  ) throws(Failure) -> (rows: Int, groups: Int) {
+    _ kernel: inout Kernel, rows most: Int, of matrix: Matrix, outputs: Int, all: Int, together: Int = 1, _ products: Products
+  ) throws(Failure) -> ProjectionShape {
+    kernel.constants.set(.packedRow, false)
+    kernel.constants.set(.manyRows, false)
+    kernel.constants.set(.manyTurns, false)
+    kernel.constants.set(.tileRows, UInt32(element: most))
+    kernel.constants.set(.matrices, products == .matrix)
+    if products == .matrix {
+      kernel.constants.set(.manyRows, true)
+      return ProjectionShape(
+        rows: GDM_BLOCK_ROWS, groups: ceilDiv(outputs, GDM_BLOCK_ROWS), threadgroupBytes: ThreadgroupBytes.projectMatrix)
+    }
+    let blocks = ceilDiv(outputs, GDM_BLOCK_OUTPUTS)
+    if all >= GDM_BLOCK_ROWS, ceilDiv(all, GDM_BLOCK_ROWS) * blocks >= 2 * fewThreadgroups {
+      kernel.constants.set(.manyRows, true)
+      if try takes(.blocks, kernel) {
+        return ProjectionShape(rows: GDM_BLOCK_ROWS, groups: blocks, threadgroupBytes: ThreadgroupBytes.projectBlock)
+      }
+      kernel.constants.set(.manyRows, false)
+    }
     var rows = most
-    kernel.constants.set(.tileRows, UInt32(element: rows))
-    let packedRow = rows == 1 && matrix.isPacked && outputs > Self.fewOutputs
-    kernel.constants.set(.packedRow, packedRow)
-    while rows > 2, try device.pipelines.pipeline(kernel).maxThreads < Self.threadsForManyRegisters {
+    while rows > 2, try !takes(rows == 4 ? .fourRows : .eightRows, kernel) {
       rows /= 2
       kernel.constants.set(.tileRows, UInt32(element: rows))
     }
     // Outputs of a simdgroup, as projection.h's Tile and packed_row.h define them.
-    var each = GDM_PROJECT_TILE
-    if packedRow {
-      each = GDM_PACKED_OUTPUTS * GDM_SIMD_LANES / GDM_PACKED_LANES
-    } else if rows == 1, matrix.isPacked {
-      each = 1
-    } else if rows == 1, matrix.format != .f32 {
-      each = GDM_PROJECT_OUTPUTS_1
+    let simdgroups = GDM_PROJECT_THREADS / GDM_SIMD_LANES
+    let each = rows > 1 || matrix.format == .f32 ? GDM_PROJECT_TILE : GDM_PROJECT_OUTPUTS_1
+    if rows == 1, matrix.isPacked {
+      // Eight lanes an output work least and wait most: for as many threadgroups as hide the waiting, or short rows.
+      let inEights = GDM_PACKED_OUTPUTS * GDM_SIMD_LANES / GDM_PACKED_LANES
+      let groups = ceilDiv(outputs, inEights * simdgroups)
+      let all = groups * together
+      // There a lane takes 32 columns at a time.
+      if matrix.columns % 32 == 0, all >= 4 * fewThreadgroups || (all > fewThreadgroups && outputs > matrix.columns) {
+        kernel.constants.set(.packedRow, true)
+        return ProjectionShape(rows: 1, groups: groups, threadgroupBytes: ThreadgroupBytes.packedRow)
+      }
     }
-    return (rows, ceilDiv(outputs, each * GDM_PROJECT_THREADS / GDM_SIMD_LANES))
+    if rows == 1, matrix.format.hasManyTurns {
+      var many = kernel
+      many.constants.set(.manyTurns, true)
+      if try takes(.manyTurns, many) { kernel = many }
+    }
+    return ProjectionShape(
+      rows: rows, groups: ceilDiv(outputs, each * simdgroups), threadgroupBytes: ThreadgroupBytes.projectTile)
   }
+}
 
-  /// Up to this many outputs of one row by packed weights have 32 lanes each; more have eight, which work less and wait
-  /// more.
-  private static var fewOutputs: Int { 2048 }
+/// How a projection is spread: rows of a tile, threadgroups for all outputs, and their memory.
+struct ProjectionShape {
+  let rows: Int
+  let groups: Int
+  let threadgroupBytes: Int
+}
 
-  /// A pipeline with fewer threads than this uses so many registers per thread that a smaller tile, or fewer rows,
-  /// keeps more threads busy.
-  static var threadsForManyRegisters: Int { 512 }
+extension WeightFormat {
+  /// Those of projection.h's ManyTurns.
+  fileprivate var hasManyTurns: Bool {
+    switch self {
+    case .affine4G32, .affine4G64, .affine4G128: true
+    default: false
+    }
+  }
 }
 
 extension Linear {
@@ -95,9 +134,16 @@ extension Constants {
     set(.matrixGroup, UInt32(matrix.format.layout.elements.trailingZeroBitCount))
     set(.matrixVariant, UInt32(element: matrix.format.layout.variant))
     set(.matrixDType, matrix.scales?.dtype ?? .f32)
-    let shift = matrix.weight.shift
-    set(.matrixShift, UInt32(shift))
-    set(.matrixAlignment, UInt32(min((matrix.weight.offset - shift).trailingZeroBitCount, 4)))
+    var place = matrix.weight
+    if let pieces = place.memory.pieces { place.offset = pieces.commonOffset }
+    set(.matrixShift, UInt32(place.shift))
+    var multiples = min((place.offset - place.shift).trailingZeroBitCount, 4)
+    // Rows of blocks with all of their factors have any even number of bytes.
+    if matrix.isPacked, matrix.scales == nil {
+      let layout = matrix.format.layout
+      multiples = min(multiples, (matrix.columns / layout.elements * layout.bytes).trailingZeroBitCount)
+    }
+    set(.matrixAlignment, UInt32(multiples))
     set(.scalesShift, UInt32(matrix.scales?.shift ?? 0))
     set(.biasesShift, UInt32(matrix.biases?.shift ?? 0))
   }

@@ -1,5 +1,6 @@
 import GatedDeltaTypes
 import Metal
+import ShaderParams
 import Synchronization
 import Threading
 
@@ -30,8 +31,11 @@ public final class MetalBackend: Backend, @unchecked Sendable {
   private let loss = Mutex<Failure?>(nil)
   private let gpuTime = Atomic<UInt64>(0)
   let residency: Residency
-  /// Multiply-adds of a command buffer; see `Encoding`.
-  var workLimit = Encoding.workLimit
+  let workLimit: WorkLimit
+  let chip: Chip
+  let forms: Forms
+  /// Nil: forms are taken without trials.
+  let trials: TrialSize?
   /// True if a pass that updates the fence precedes the next one. Used by the owning thread only.
   private(set) var hasCommitted = false
   /// The lists of the last pass. Used by the owning thread only.
@@ -51,7 +55,10 @@ public final class MetalBackend: Backend, @unchecked Sendable {
     return try opened.get()
   }
 
-  init(device: any MTLDevice) throws(Failure) {
+  init(
+    device: any MTLDevice, workLimit: WorkLimit = WorkLimit(), pipelines: Pipelines? = nil, chip: Chip = Chip(cores: gpuCores()),
+    forms: Forms? = nil, trials: TrialSize? = isEmulated ? nil : TrialSize()
+  ) throws(Failure) {
     guard device.supportsFamily(.apple7) else {
       throw Failure(
         .device, argument: "backend", expected: "an Apple M1 or later (GPU family Apple7)", received: device.name)
@@ -62,13 +69,17 @@ public final class MetalBackend: Backend, @unchecked Sendable {
       throw Failure(.device, argument: "backend", expected: "a command queue", received: "none from \(device.name)")
     }
     self.device = device
+    self.workLimit = workLimit
+    self.chip = chip
+    self.forms = forms ?? Forms.of(chip: device.name)
+    self.trials = trials
     self.queue = queue
     self.fence = fence
     let residency = Residency(device: device, queue: queue)
     self.residency = residency
     self.sink = MetalMemory(sink, byteCount: Self.sinkBytes, .own, residency)
     arenas = ArenaPool(device: device, residency: residency)
-    pipelines = Pipelines(device: device)
+    self.pipelines = pipelines ?? Pipelines(device: device)
     description = DeviceDescription(
       backend: .metal, name: device.name, isa: "", threads: 0, emulated: Self.isEmulated)
   }
@@ -115,16 +126,45 @@ public final class MetalBackend: Backend, @unchecked Sendable {
     return MetalMemory(buffer, byteCount: window.byteCount, .mapped(window), residency)
   }
 
+  /// A table of the pieces: the place of a piece's buffer among them in the highest byte, and its offset.
+  public func join(_ joined: JoinedPieces) throws(Failure) -> Memory {
+    let length = MemoryLayout<UInt64>.stride * joined.pieces.count
+    guard let table = autoreleasepool(invoking: { device.makeBuffer(length: length, options: .untracked) }) else {
+      throw Failure(.outOfMemory, argument: "pieces", expected: "available memory", received: "\(length) bytes")
+    }
+    let entries = table.contents().bindMemory(to: UInt64.self, capacity: joined.pieces.count)
+    for (index, piece) in joined.pieces.enumerated() {
+      entries[index] = UInt64(piece.buffer) << UInt64(GDM_PIECE_BUFFER) | UInt64(piece.offset)
+    }
+    return MetalMemory(table, byteCount: joined.byteCount, .joined(joined), residency)
+  }
+
   public var largestBuffer: Int { device.maxBufferLength / FileWindow.alignment * FileWindow.alignment }
 
   public func check(_ op: Op) throws(Failure) {
     try checkNotLost()
+    if case .gatedDelta(let op, _) = op, op.options.algorithm == .chunked {
+      throw Failure(
+        .unsupported, argument: "algorithm", expected: "auto or recurrent: the chunked form is the CPU's", received: "chunked")
+    }
     // Resolved gates are numbered in 32 bits. A tensor of more is possible only if its rows overlap.
     if case .gatedDelta(let op, _) = op {
       let gates = op.tokens * op.valueHeads * (op.options.gateDims == .perKey ? op.keyDim : 1)
       guard gates <= Int(UInt32.max) else {
         throw Failure(.unsupported, argument: "gate", expected: "at most \(UInt32.max) gates", received: "\(gates)")
       }
+    }
+    switch op {
+    case .linear(let op): try check(op.options.activations)
+    case .expertLinear(let op): try check(op.options.activations)
+    default: break
+    }
+  }
+
+  private func check(_ activations: ActivationForm) throws(Failure) {
+    guard activations == .exact else {
+      throw Failure(
+        .unsupported, argument: "activations", expected: "exact on this backend", received: activations.publicName)
     }
   }
 
@@ -141,16 +181,18 @@ public final class MetalBackend: Backend, @unchecked Sendable {
   }
 
   private func commit(_ submission: any Submission) throws(Failure) {
-    let many = Encoding.commandBuffers(of: submission.ops, workLimit: workLimit) > Self.heldCommandBuffers
+    // The limit may change while the submission is encoded.
+    let limit = workLimit.value
+    let many = Encoding.commandBuffers(of: submission.ops, workLimit: limit) > Self.heldCommandBuffers
     if many { try rehearse(submission.ops) }
     residency.commit()
     let completion = Completion(submission)
     let scratch = Scratch(pool: arenas)
-    func commit(_ commandBuffer: any MTLCommandBuffer) {
+    func commit(_ commandBuffer: any MTLCommandBuffer, _ work: Int) {
       completion.add()
       commandBuffer.addCompletedHandler { commandBuffer in
         autoreleasepool {
-          self.gpuTime.wrappingAdd(commandBuffer.gpuNanoseconds, ordering: .relaxed)
+          self.completed(commandBuffer, work: work)
           let failure = commandBuffer.failure
           if let failure, commandBuffer.deviceIsLost { self.loss.withLock { $0 = $0 ?? failure } }
           guard completion.complete(failure) else { return }
@@ -164,7 +206,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
 
     var problem: Failure?
     do throws(Failure) {
-      var encoding = try Encoding(device: self, commit: many ? commit : nil)
+      var encoding = try Encoding(device: self, workLimit: limit, commit: many ? commit : nil)
       do throws(Failure) {
         for op in submission.ops { try encoding.add(op) }
       } catch {
@@ -174,13 +216,24 @@ public final class MetalBackend: Backend, @unchecked Sendable {
       lists = encoding.lists
       scratch.take(encoding.chunks)
       completion.take(encoding.checks)
-      if problem == nil { for commandBuffer in encoding.commandBuffers { commit(commandBuffer) } }
+      if problem == nil { for filled in encoding.filled { commit(filled.commandBuffer, filled.work) } }
     } catch {
       problem = error
     }
     guard completion.complete(problem) else { return }
     scratch.giveBack()
     completion.finish()
+  }
+
+  /// Learns from a command buffer that has run.
+  private func completed(_ commandBuffer: any MTLCommandBuffer, work: Int) {
+    let seconds = commandBuffer.gpuSeconds
+    gpuTime.wrappingAdd(UInt64(seconds * 1e9), ordering: .relaxed)
+    if commandBuffer.keptDisplayWaiting {
+      workLimit.ended()
+    } else if commandBuffer.status == .completed {
+      workLimit.ran(work: work, seconds: seconds)
+    }
   }
 
   /// Encodes the ops without running them: ops that cannot be encoded fail here, and every pipeline that they need is
@@ -205,6 +258,11 @@ public final class MetalBackend: Backend, @unchecked Sendable {
         do throws(Failure) {
           try self.checkNotLost()
           try self.rehearse(ops)
+          if self.trials != nil {
+            // A form that a trial has chosen may be another than the one compiled.
+            self.measureForms(of: ops)
+            try self.rehearse(ops)
+          }
           done(nil)
         } catch {
           done(error)
@@ -214,6 +272,9 @@ public final class MetalBackend: Backend, @unchecked Sendable {
     // If the system has no thread available, the calling thread does it.
     if !startThread(prepare) { prepare() }
   }
+
+  /// A queue for work that nothing waits for but its own thread.
+  func makeQueue() -> (any MTLCommandQueue)? { device.makeCommandQueue(maxCommandBufferCount: 1) }
 
   /// Lists for a pass on the owning thread.
   func takeLists() -> PassLists {
@@ -226,8 +287,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
 
   private func checkNotLost() throws(Failure) {
     guard let cause = loss.withLock({ $0 }) else { return }
-    throw Failure(
-      .device, argument: "device", expected: "one that the system has not removed", received: cause.received)
+    throw Failure(.device, argument: "device", expected: lostDevice, received: cause.received)
   }
 
   /// The GPU does the work: a waiting thread cannot help.
@@ -246,17 +306,30 @@ extension MTLResourceOptions {
 
 extension MTLCommandBuffer {
   /// The GPU time of a completed command buffer; 0 if Metal does not report it.
-  fileprivate var gpuNanoseconds: UInt64 {
+  fileprivate var gpuSeconds: Double {
     let seconds = gpuEndTime - gpuStartTime
-    return seconds > 0 && seconds < 1e6 ? UInt64(seconds * 1e9) : 0
+    return seconds > 0 && seconds < 1e6 ? seconds : 0
   }
 
   private var code: MTLCommandBufferError.Code? { (error as? MTLCommandBufferError)?.code }
 
+  /// The error's words: those of the two kinds below are not documented, and have no code of their own.
+  private var words: String { error.map { "\($0)" } ?? "an error without a description" }
+
+  /// True if macOS ended it because other programs, such as the one that draws the screen, waited for the GPU.
+  fileprivate var keptDisplayWaiting: Bool { status == .error && words.has("ImpactingInteractivity") }
+
+  /// True if it was not run because of errors before it.
+  private var wasIgnored: Bool { words.has("SubmissionsIgnored") }
+
   /// The failure that the GPU reported, nil if there was none.
   var failure: Failure? {
     guard status == .error else { return nil }
-    let words = error.map { "\($0)" } ?? "an error without a description"
+    let words = words
+    if keptDisplayWaiting {
+      return Failure(.device, expected: "work that leaves the GPU to the display in time", received: words)
+    }
+    if wasIgnored { return Failure(.device, expected: lostDevice, received: words) }
     switch code {
     case .outOfMemory:
       return Failure(.outOfMemory, expected: "memory for the GPU's work", received: words)
@@ -267,6 +340,17 @@ extension MTLCommandBuffer {
     }
   }
 
-  /// True if no further GPU work of this process will run.
-  var deviceIsLost: Bool { code == .accessRevoked || code == .notPermitted }
+  /// True if no further work of this queue will run.
+  var deviceIsLost: Bool { code == .accessRevoked || code == .notPermitted || status == .error && wasIgnored }
+}
+
+/// The words for a device that is not lost, with the remedy for one that is.
+private let lostDevice = "one whose work the system still runs: close this one and open another"
+
+extension String {
+  /// Whether a text occurs in it. The standard library's `contains` brings regular expressions, 1.3 MB, into a linked library.
+  fileprivate func has(_ text: String) -> Bool {
+    let (own, wanted) = (Array(utf8), Array(text.utf8))
+    return own.indices.contains { own[$0...].starts(with: wanted) }
+  }
 }

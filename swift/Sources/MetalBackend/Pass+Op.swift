@@ -17,6 +17,7 @@ extension Pass {
     case .route(let op): try encode(op)
     case .expertLinear(let op): try encode(op)
     case .combineExperts(let op): try encode(op)
+    case .topK(let op): try encode(op)
     case .copySlots(let op, let sequences): try encode(op, sequences)
     case .commitGatedDelta(let op, let sequences): try encode(op, sequences)
     case .commitCausalConv1d(let op, let sequences): try encode(op, sequences)
@@ -40,6 +41,7 @@ extension Op {
     case .route(let op): op.work
     case .expertLinear(let op): op.work
     case .combineExperts(let op): op.work
+    case .topK(let op): op.work
     case .copySlots(let op, let sequences): op.work(sequences)
     case .commitGatedDelta(let op, let sequences): op.work(sequences)
     case .commitCausalConv1d(let op, let sequences): op.work(sequences)

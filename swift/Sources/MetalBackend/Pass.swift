@@ -99,6 +99,10 @@ struct Pass {
   private(set) var lists: PassLists
   /// Ids to be checked when the submission has completed.
   var checks: [IndexCheck] = []
+  /// The choices of forms that ops have met, if they are collected.
+  var choices: Set<FormChoice>?
+  /// The form that a trial takes, or does not.
+  var tried: (form: Form, many: Bool)?
   private var pipeline: ObjectIdentifier?
   /// The length last set for `[[threadgroup(0)]]`: it stays set for the kernels that follow.
   private var threadgroupBytes = 0
@@ -216,7 +220,7 @@ struct Pass {
 
   /// The whole op in this command buffer.
   mutating func encode(_ op: GatedDelta, _ sequences: Sequences) throws(Failure) {
-    var recurrence = try begin(op, sequences, workLimit: device.workLimit)
+    var recurrence = try begin(op, sequences, workLimit: device.workLimit.value)
     for part in 0..<recurrence.parts { try encode(&recurrence, part: part) }
   }
 }

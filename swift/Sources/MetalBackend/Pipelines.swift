@@ -3,33 +3,48 @@ import Metal
 import ShaderParams
 import Synchronization
 
+#if canImport(Darwin)
+  import Dispatch
+#endif
+
 /// A compiled kernel.
 struct Pipeline: @unchecked Sendable {
   let state: any MTLComputePipelineState
   /// The limit of a threadgroup: a kernel's registers may allow fewer than the device. A multiple of the simdgroup.
   let maxThreads: Int
+  /// Its own threadgroup memory, without the host's.
+  let threadgroupBytes: Int
 }
 
-/// The kernels' library, compiled once, and the pipelines made from it, each at its first use.
-final class Pipelines: @unchecked Sendable {
-  private struct Library: @unchecked Sendable {
-    let library: any MTLLibrary
-  }
-  private struct State {
-    var ready: [Kernel: Pipeline] = [:]
+/// The pipelines, each made at its first use: from the library that the build has compiled, where it has one, or from the
+/// shaders' text, of which each file is a library of its own, compiled when one of its kernels is needed.
+final class Pipelines: Sendable {
+  /// Immutable, whether or not Apple's declaration says that it may be passed between threads.
+  private struct Bytes: @unchecked Sendable {
+    let data: DispatchData
   }
   private let device: any MTLDevice
-  private let state = Mutex(State())
-  /// Held while the library is compiled, so that it is compiled once.
-  private let library = Mutex<Library?>(nil)
+  private let ready = Mutex<[Kernel: Pipeline]>([:])
+  private let compiled: OnceLibrary?
+  /// By their files.
+  private let texts: [String: OnceLibrary]
 
-  init(device: any MTLDevice) { self.device = device }
+  /// - Parameter metallib: the compiled library; nil if there is none.
+  init(device: any MTLDevice, metallib: UnsafeRawBufferPointer? = builtMetallib()) {
+    self.device = device
+    let bytes = metallib.map { Bytes(data: DispatchData(bytes: $0)) }
+    compiled = bytes.map { bytes in OnceLibrary { try device.makeLibrary(data: bytes.data) } }
+    texts = shaderFiles.mapValues { pieces in OnceLibrary { try Self.compile(pieces, device) } }
+  }
+
+  /// Those that there are pipelines of.
+  var kernels: [Kernel] { ready.withLock { Array($0.keys) } }
 
   func pipeline(_ kernel: Kernel) throws(Failure) -> Pipeline {
-    if let ready = state.withLock({ $0.ready[kernel] }) { return ready }
+    if let ready = ready.withLock({ $0[kernel] }) { return ready }
     // Compiled outside the lock: two threads may compile the same one, but neither waits for the other.
     let made = try compile(kernel)
-    state.withLock { $0.ready[kernel] = made }
+    ready.withLock { $0[kernel] = made }
     return made
   }
 
@@ -37,8 +52,14 @@ final class Pipelines: @unchecked Sendable {
     let name = kernel.name
     let made: any MTLComputePipelineState
     do {
-      let function = try compiledLibrary().makeFunction(name: name, constantValues: Self.values(of: kernel.constants))
-      made = try device.makeComputePipelineState(function: function)
+      // A system that does not take the compiled library gets the text.
+      if let compiled, let whole = try? make(name, kernel.constants, compiled) {
+        made = whole
+      } else if let text = texts[kernel.family.file] {
+        made = try make(name, kernel.constants, text)
+      } else {
+        throw Failure(.internal, expected: "the text of \(kernel.family.file).metal", received: "none")
+      }
     } catch {
       throw Failure(.device, expected: "the kernel \(name) to compile", received: "\(error)")
     }
@@ -48,21 +69,22 @@ final class Pipelines: @unchecked Sendable {
         received: "\(made.threadExecutionWidth) in \(name)")
     }
     return Pipeline(
-      state: made, maxThreads: made.maxTotalThreadsPerThreadgroup / GDM_SIMD_LANES * GDM_SIMD_LANES)
+      state: made, maxThreads: made.maxTotalThreadsPerThreadgroup / GDM_SIMD_LANES * GDM_SIMD_LANES,
+      threadgroupBytes: made.staticThreadgroupMemoryLength)
   }
 
-  private func compiledLibrary() throws -> any MTLLibrary {
-    try library.withLock { library in
-      if let library { return library }
-      let options = MTLCompileOptions()
-      options.languageVersion = .version3_2
-      // The promises to the bit: no reassociation, correctly rounded division and roots.
-      options.mathMode = .safe
-      options.mathFloatingPointFunctions = .precise
-      let made = Library(library: try device.makeLibrary(source: kernelSource, options: options))
-      library = made
-      return made
-    }.library
+  private func make(_ name: String, _ constants: Constants, _ from: OnceLibrary) throws -> any MTLComputePipelineState {
+    let function = try from.library.makeFunction(name: name, constantValues: Self.values(of: constants))
+    return try device.makeComputePipelineState(function: function)
+  }
+
+  private static func compile(_ pieces: [Int], _ device: any MTLDevice) throws -> any MTLLibrary {
+    let options = MTLCompileOptions()
+    options.languageVersion = .version3_2
+    // The promises to the bit: no reassociation, correctly rounded division and roots.
+    options.mathMode = .safe
+    options.mathFloatingPointFunctions = .precise
+    return try device.makeLibrary(source: pieces.map { shaderPieces[$0] }.joined(), options: options)
   }
 
   private static func values(of constants: Constants) -> MTLFunctionConstantValues {

@@ -71,12 +71,24 @@ import Testing
   }
 
   @Test func theCommandTakesAnOutputAndFiles() throws {
-    #expect(throws: FlattenError(message: "usage: FlattenShaders OUTPUT FILE...")) {
+    #expect(throws: FlattenError(message: "usage: FlattenShaders [--text] OUTPUT FILE...")) {
       try FlattenShaders.run(["only.swift"])
     }
-    let folder = try Folder(["a.metal": "kernel\n\n", "out.swift": ""])
-    try FlattenShaders.run(["\(folder.path)/out.swift", "\(folder.path)/a.metal"])
-    #expect(try folder.flattened("out.swift").contains("let kernelSource = ##\"\"\"\n#line 1 \"shaders/a.metal\"\nkernel\n\"\"\"##\n"))
+    #expect(throws: FlattenError(message: "usage: FlattenShaders [--text] OUTPUT FILE...")) {
+      try FlattenShaders.run(["--text", "folder"])
+    }
+    let folder = try Folder([
+      "a.metal": "#include \"h.h\"\nkernel a", "b.metal": "// b\n#include \"h.h\"\nkernel b", "h.h": "header", "out.swift": "",
+    ])
+    try FlattenShaders.run(["\(folder.path)/out.swift", "\(folder.path)/a.metal", "\(folder.path)/b.metal"])
+    let made = try folder.flattened("out.swift")
+    // The header's text is there once; lines that begin a file or follow a header are pieces, too.
+    #expect(made.split(separator: "#line 1 \"shaders/h.h\"").count == 2)
+    #expect(made.contains("  \"a\": [0, 1, 2, 3],\n  \"b\": [4, 1, 5, 6],\n"))
+    #expect(made.contains("##\"\"\"\n#line 1 \"shaders/h.h\"\nheader\n\n\"\"\"##,\n"))
+    try FlattenShaders.run(["--text", folder.path, "\(folder.path)/b.metal"])
+    let text = "#line 1 \"shaders/b.metal\"\n// b\n#line 1 \"shaders/h.h\"\nheader\n#line 3 \"shaders/b.metal\"\nkernel b\n"
+    #expect(try folder.flattened("b.metal") == "#line 1 \"shaders/b.metal\"\n\(text)\n")
     #expect(throws: FlattenError(message: "\(folder.path)/no/out.swift: cannot be opened")) {
       try FlattenShaders.run(["\(folder.path)/no/out.swift", "\(folder.path)/a.metal"])
     }

@@ -80,6 +80,8 @@ import Testing
     #expect(gd_encode_embedding(fixture.device, &embedding) == GD_OK, "\(LastError())")
     #expect(gd_encode_silu_mul(fixture.device, &product) == GD_OK, "\(LastError())")
     var route = try fixture.route()
+    var largest = try fixture.topK()
+    #expect(gd_encode_top_k(fixture.device, &largest) == GD_OK, "\(LastError())")
     var experts = try fixture.expertLinear()
     var combined = try fixture.combineExperts()
     combined.residual = combined.out
@@ -89,7 +91,7 @@ import Testing
     let ops = try fixture.committedOps()
     #expect(
       ops.map(\.name) == [
-        "causalConv1d", "gatedRmsNorm", "gatedDeltaStep", "linear", "copySlots", "embedding", "siluMul", "route",
+        "causalConv1d", "gatedRmsNorm", "gatedDeltaStep", "linear", "copySlots", "embedding", "siluMul", "topK", "route",
         "expertLinear", "combineExperts",
       ])
     for op in ops {
@@ -122,6 +124,9 @@ import Testing
       case .route(let op):
         #expect([op.tokens, op.experts, op.chosen] == [3, 8, 2] && op.options.normalize)
         #expect([op.logits, op.ids, op.weights].map(\.dtype) == [.bf16, .id32, .f32])
+      case .topK(let op):
+        #expect([op.rows, op.columns, op.chosen] == [3, 20, 4])
+        #expect([op.x, op.values, op.ids].map(\.dtype) == [.bf16, .f32, .id32])
       case .expertLinear(let op):
         #expect([op.tokens, op.chosen, op.experts, op.inFeatures, op.outFeatures] == [3, 2, 5, 128, 10])
         #expect(op.matrices.format == .affine4G64 && op.matrices.rows == 50 && !op.sharesRows && op.x.headStride == 128)
@@ -141,6 +146,7 @@ import Testing
     var linear = try fixture.linear(inFeatures: 768)
     linear.weight = try fixture.tensor(layout.dtype, 10, layout.stored(columns: 768))
     if layout.scales == .floats { linear.scales = try fixture.tensor(.f32, 10, 768 / layout.elements) }
+    if layout.scales == .only(.u8) { linear.scales = try fixture.tensor(.u8, 10, 768 / layout.elements) }
     if layout.biases == .floats { linear.biases = try fixture.tensor(.f32, 10, 768 / layout.elements) }
     return linear
   }
@@ -148,8 +154,9 @@ import Testing
   @Test func aFormatIsNamedOrFollowsFromTheShapes() throws {
     let fixture = try Fixture()
     for format in WeightFormat.allCases {
-      // Blocks of bytes have to be named.
-      for named in format.layout.dtype == .u8 ? [format.rawValue] : [0, format.rawValue] {
+      // Blocks and scales of bytes have to be named.
+      let ofBytes = format.layout.dtype == .u8 || format.layout.scales == .only(.u8)
+      for named in ofBytes ? [format.rawValue] : [0, format.rawValue] {
         var linear = try linear(in: format, fixture)
         linear.weight_format = named
         linear.residual = linear.out
@@ -162,6 +169,7 @@ import Testing
         #expect(matrix.format == format && [matrix.rows, matrix.columns] == [10, 768] && op.replacesResidual)
         #expect(matrix.weight.tokenStride * matrix.weight.dtype.size == 768 / format.layout.elements * format.layout.bytes)
         #expect((matrix.scales?.dtype == .f32) == (format.layout.scales == .floats))
+        #expect((matrix.scales?.dtype == .u8) == (format.layout.scales == .only(.u8)))
         while let submission = fixture.backend.next() { submission.finish(nil) }
       }
     }

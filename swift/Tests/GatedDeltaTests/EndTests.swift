@@ -131,9 +131,8 @@ import Threading
       let tensor = gd_tensor(buffer: buffer, .f32, [1, 8])
       let out = gd_tensor(buffer: buffer, offset: 512, .f32, [1, 1])
       var op = gd_linear(
-        size: UInt32(MemoryLayout<gd_linear>.size), version: 1, weight_format: 0, reserved: 0, x: tensor, weight: tensor,
-        scales: gd_tensor(),
-        biases: gd_tensor(), residual: gd_tensor(), out: out)
+        size: UInt32(MemoryLayout<gd_linear>.size), version: 1, weight_format: 0, activations: 0, products: 0, reserved: 0,
+        x: tensor, weight: tensor, scales: gd_tensor(), biases: gd_tensor(), residual: gd_tensor(), out: out)
       if gd_encode_linear(second, &op) == GD_OK { accepted += 1 }
       gd_device_close(second)
       gd_buffer_release(buffer)
@@ -184,6 +183,10 @@ private final class SlowBackend: Backend, @unchecked Sendable {
 
   func map(_ window: FileWindow) throws(Failure) -> Memory {
     Memory(pointer: window.pointer, byteCount: window.byteCount, origin: .mapped(window))
+  }
+
+  func join(_ pieces: JoinedPieces) throws(Failure) -> Memory {
+    Memory(pointer: .allocate(byteCount: 1, alignment: 1), byteCount: pieces.byteCount, origin: .joined(pieces))
   }
   func check(_ op: Op) throws(Failure) {}
   func submit(_ submission: any Submission) { kept.append(submission) }

@@ -138,6 +138,11 @@ import Testing
         input(op.logits, op.tokens, 1, op.experts), output(op.ids, op.tokens, 1, op.chosen),
         output(op.weights, op.tokens, 1, op.chosen),
       ]
+    case .topK(let op):
+      walks = [
+        input(op.x, op.rows, 1, op.columns), output(op.values, op.rows, 1, op.chosen),
+        output(op.ids, op.rows, 1, op.chosen),
+      ]
     case .expertLinear(let op):
       walks =
         inputs(op.matrices, experts: op.experts) + [
@@ -193,7 +198,8 @@ import Testing
     case .copySlots(let op, _): (slots, states) = (op.slots, .none)
     case .commitGatedDelta(let op, _): (slots, states) = (op.slots, .none)
     case .commitCausalConv1d(let op, _): (slots, states) = (op.slots, .none)
-    case .gatedRMSNorm, .rmsNorm, .linear, .elementwise, .embedding, .attention, .route, .expertLinear, .combineExperts:
+    case .gatedRMSNorm, .rmsNorm, .linear, .elementwise, .embedding, .attention, .route, .topK, .expertLinear,
+      .combineExperts:
       (slots, states) = (0, .none)
     }
     check(sequences, slots: slots, states)
@@ -393,6 +399,11 @@ import Testing
     try Self.fuzz(rounds: 4000, seed: 18, keeping: [], fixture, try fixture.route(), gd_encode_route)
     try Self.fuzz(rounds: 4000, seed: 19, keeping: [], fixture, try fixture.expertLinear(), gd_encode_expert_linear)
     try Self.fuzz(rounds: 4000, seed: 20, keeping: [], fixture, try fixture.combineExperts(), gd_encode_combine_experts)
+  }
+
+  @Test func topK() throws {
+    let fixture = try Fixture()
+    try Self.fuzz(rounds: 4000, seed: 21, keeping: [], fixture, try fixture.topK(), gd_encode_top_k)
   }
 
   @Test func copySlots() throws {

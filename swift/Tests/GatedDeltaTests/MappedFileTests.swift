@@ -113,6 +113,73 @@ extension Fixture {
     #expect(!file.isMapped, "finished")
   }
 
+  @Test func joinedPiecesKeepTheirFiles() throws {
+    let fixture = try Fixture()
+    let (file, other) = (try CountingFile(40_000), try CountingFile(5_000))
+    let windows = try fixture.map(file, (0, 40_000), (16384, 20_000)) + fixture.map(other, (0, 5_000))
+    let places: [(window: Int, offset: UInt64)] = [(0, 641), (2, 4357), (1, 5), (0, 39_357), (0, 1)]
+    let pieces = places.map { gd_piece(buffer: windows[$0.window].buffer, offset: $0.offset) }
+    var joined: UInt64 = 0
+    try #require(gd_buffer_join(fixture.device, pieces, 5, 640, &joined) == GD_OK, "\(LastError())")
+    for window in windows { #expect(gd_buffer_release(window.buffer) == GD_OK) }
+    var op = try fixture.expertLinear()
+    op.weight.buffer = joined
+    #expect(gd_encode_expert_linear(fixture.device, &op) == GD_OK, "\(LastError())")
+    let plan = try fixture.plan()
+    #expect(gd_encode_expert_linear(plan, &op) == GD_OK)
+    #expect(gd_buffer_release(joined) == GD_OK && gd_buffer_release(joined) == GD_ERROR_HANDLE)
+    #expect(gd_plan_run(plan, nil) == GD_ERROR_HANDLE && LastError().argument == "weight")
+    #expect(gd_plan_release(plan) == GD_OK && file.isMapped && other.isMapped, "encoded")
+    _ = fixture.commit()
+    #expect(file.isMapped && other.isMapped, "pending")
+    fixture.backend.next()?.finish(nil)
+    #expect(!file.isMapped && !other.isMapped, "finished")
+  }
+
+  @Test func joinedPiecesAreChecked() throws {
+    let fixture = try Fixture()
+    let file = try CountingFile(40_000)
+    let windows = try fixture.map(file, (0, 40_000), (0, 1), (0, 2), (0, 3), (0, 4))
+    let buffer = windows[0].buffer
+    func status(_ pieces: [(UInt64, UInt64)], _ bytes: UInt64 = 1) -> gd_status {
+      var joined: UInt64 = 77
+      let list = pieces.map { gd_piece(buffer: $0.0, offset: $0.1) }
+      let status = gd_buffer_join(fixture.device, list, UInt64(list.count), bytes, &joined)
+      #expect(status == GD_OK || joined == 77)
+      return status
+    }
+    #expect(status([]) == GD_ERROR_RANGE && LastError().argument == "count")
+    #expect(status([(buffer, 0)], 0) == GD_ERROR_SHAPE && status([(buffer, 0)], .max) == GD_ERROR_SHAPE)
+    #expect(LastError().argument == "bytes")
+    #expect(status([(buffer, 0), (buffer, 39_998)], 3) == GD_ERROR_RANGE && LastError().argument == "pieces[1].offset")
+    #expect(status([(buffer, .max)]) == GD_ERROR_RANGE && status([(buffer, 40_001)]) == GD_ERROR_RANGE)
+    #expect(status([(buffer, 4), (buffer, 6)]) == GD_ERROR_RANGE && LastError().expected == "the remainder by 4 of the first, 0")
+    #expect(status([(buffer, 0), (0, 0)]) == GD_ERROR_HANDLE && LastError().argument == "pieces[1].buffer")
+    #expect(status([(try fixture.tensor(.f32, 4).buffer, 0)]) == GD_ERROR_HANDLE)
+    #expect(LastError().expected == "a window of a file, mapped for the same device")
+    #expect(status(windows.map { ($0.buffer, 0) }) == GD_ERROR_UNSUPPORTED && LastError().received == "of 5")
+    var joined: UInt64 = 0
+    #expect(gd_buffer_join(fixture.device, nil, 1, 1, &joined) == GD_ERROR_INVALID_ARGUMENT)
+    var piece = gd_piece(buffer: buffer, offset: 0)
+    #expect(gd_buffer_join(fixture.device, &piece, 1, 1, nil) == GD_ERROR_INVALID_ARGUMENT)
+    #expect(gd_buffer_join(fixture.device, &piece, .max, 1, &joined) == GD_ERROR_RANGE)
+    // Joined memory is no piece, and no other tensor.
+    try #require(gd_buffer_join(fixture.device, &piece, 1, 320, &joined) == GD_OK)
+    #expect(status([(joined, 0)]) == GD_ERROR_HANDLE)
+    var op = try fixture.linear()
+    op.weight.buffer = joined
+    #expect(gd_encode_linear(fixture.device, &op) == GD_ERROR_INVALID_ARGUMENT && LastError().expected == "memory in one piece")
+    var experts = try fixture.expertLinear()
+    experts.weight.buffer = joined
+    #expect(gd_encode_expert_linear(fixture.device, &experts) == GD_ERROR_SHAPE && LastError().argument == "weight")
+    experts = try fixture.expertLinear()
+    experts.scales.buffer = joined
+    #expect(gd_encode_expert_linear(fixture.device, &experts) == GD_ERROR_INVALID_ARGUMENT && LastError().argument == "scales")
+    experts = try fixture.expertLinear()
+    experts.out.buffer = joined
+    #expect(gd_encode_expert_linear(fixture.device, &experts) == GD_ERROR_INVALID_ARGUMENT && LastError().argument == "out")
+  }
+
   /// Each change, and whether the file's length shows it.
   @Test(arguments: ["cut", "written", "renamed", "replaced", "touched"]) func aChangedFileIsRefused(_ change: String) throws {
     let fixture = try Fixture()

@@ -139,7 +139,7 @@ import Testing
       $1.weight = try $0.tensor(.u32, 10, 0)
       ($1.scales, $1.biases) = (try $0.tensor(.bf16, 10, 0), try $0.tensor(.bf16, 10, 0))
     },
-    .init("a reserved field", GD_ERROR_INVALID_ARGUMENT, "reserved") { $1.reserved = 1 },
+    .init("products", GD_ERROR_INVALID_ARGUMENT, "products") { $1.products = 2 },
     .init("residual short", GD_ERROR_SHAPE, "residual") { $1.residual = try $0.tensor(.f16, 3, 10, lacking: 1) },
     .init("residual of a third dtype", GD_ERROR_DTYPE, "residual") { $1.residual.dtype = DType.bf16.rawValue },
     .init("out over the weight", GD_ERROR_OVERLAP, "out") { $1.out.buffer = $1.weight.buffer },
@@ -180,6 +180,18 @@ import Testing
     .init("ids over weights", GD_ERROR_OVERLAP, "weights") { $1.weights.buffer = $1.ids.buffer },
   ]
 
+  static let topK: [Refusal<gd_top_k>] = [
+    .init("none of a row", GD_ERROR_SHAPE, "values") { $1.values = try $0.tensor(.f32, 3, 0) },
+    .init("more than a row has", GD_ERROR_SHAPE, "values") { $1.values = try $0.tensor(.f32, 3, 21) },
+    .init("more than kernels keep", GD_ERROR_SHAPE, "values") {
+      $1.x = try $0.tensor(.f32, 3, 200)
+      $1.values = try $0.tensor(.f32, 3, 129)
+    },
+    .init("ids of the host", GD_ERROR_DTYPE, "ids") { $1.ids.dtype = DType.i32.rawValue },
+    .init("ids short", GD_ERROR_SHAPE, "ids") { $1.ids = try $0.tensor(.id32, 3, 4, lacking: 1) },
+    .init("ids over values", GD_ERROR_OVERLAP, "ids") { $1.ids.buffer = $1.values.buffer },
+  ]
+
   static let expertLinear: [Refusal<gd_expert_linear>] = [
     .init("no experts", GD_ERROR_SHAPE, "weight") { $1.weight = try $0.tensor(.u32, 0, 10, 16) },
     .init("one matrix", GD_ERROR_SHAPE, "weight") { $1.weight = try $0.tensor(.u32, 50, 16) },
@@ -201,6 +213,7 @@ import Testing
 
   @Test func expertOps() throws {
     for rule in Self.route { try rule.verify(op: "route", { try $0.route() }, gd_encode_route) }
+    for rule in Self.topK { try rule.verify(op: "topK", { try $0.topK() }, gd_encode_top_k) }
     for rule in Self.expertLinear {
       try rule.verify(op: "expertLinear", { try $0.expertLinear() }, gd_encode_expert_linear)
     }

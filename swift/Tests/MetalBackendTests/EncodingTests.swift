@@ -120,12 +120,12 @@ import Testing
       ops.append(try maker.gatedDelta(algorithm: .recurrent, lengths: [maker.random.int(16...90)]))
       let most = try #require(ops.map(\.work).max())
       for divisor in [1, 2, 3, 5, 9, 17] {
-        backend.workLimit = max(1, most / divisor - divisor % 2)
+        backend.workLimit.fix(max(1, most / divisor - divisor % 2))
         let encoded = ops.map { EncodedOp($0, name: "anOp", borrows: false) }
         var encoding = try Encoding(device: backend)
         for op in encoded { try encoding.add(op) }
         encoding.end()
-        let said = Encoding.commandBuffers(of: encoded, workLimit: backend.workLimit)
+        let said = Encoding.commandBuffers(of: encoded, workLimit: backend.workLimit.value)
         #expect(encoding.commandBuffers.count <= said, "1/\(divisor): \(encoding.commandBuffers.count) of \(said)")
         backend.arenas.giveBack(encoding.chunks)
       }

@@ -96,7 +96,7 @@ import Testing
 
     @Test func theFirstFailureOfASplitSubmissionIsItsFailure() throws {
       let backend = try MetalBackend(device: Devices.emulated())
-      backend.workLimit = 1
+      backend.workLimit.fix(1)
       let queue = try #require(backend.queue as? EmulatedQueue)
       let ops = try (0..<3).map { _ in try doubling(backend) }
       queue.failNext(.timeout)
@@ -110,7 +110,7 @@ import Testing
     /// A queue holds 512 command buffers; a submission may take more.
     @Test(.timeLimit(.minutes(2))) func moreCommandBuffersThanAQueueHolds() throws {
       let backend = try MetalBackend(device: Devices.emulated())
-      backend.workLimit = 1
+      backend.workLimit.fix(1)
       let (op, out) = try doubling(backend, 3)
       let submission = TestSubmission(Array(repeating: op, count: MetalBackend.commandBufferLimit + 90))
       backend.submit(submission)
@@ -123,7 +123,7 @@ import Testing
       var settings = EmulatedSettings()
       settings.maxThreads = ["gd_norm": 96]
       let backend = try MetalBackend(device: Devices.emulated(settings))
-      backend.workLimit = 1
+      backend.workLimit.fix(1)
       let (op, out) = try doubling(backend, 3)
       let before = out.memory.read(.f32, 0)
       var maker = Maker(backend, seed: 1)

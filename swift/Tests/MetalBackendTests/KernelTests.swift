@@ -4,6 +4,9 @@ import Testing
 
 @testable import MetalBackend
 
+/// The text of every shader file, each once.
+private let kernelSource = shaderPieces.joined()
+
 /// The host's tables of the kernels agree with their text.
 @Suite struct KernelTests {
   static let types: [DType] = [.f32, .f16, .bf16]
@@ -12,16 +15,16 @@ import Testing
   static let reachable: [Kernel] = Kernel.Family.allCases.flatMap { family -> [Kernel] in
     switch family {
     case .gates, .expertSort: [Kernel(family: family)]
-    case .conv, .convShift, .norm, .rmsNorm, .route, .combineExperts: types.map { Kernel(family: family, activation: $0) }
+    case .conv, .convShift, .norm, .rmsNorm, .route, .topK, .topKMerge, .combineExperts: types.map { Kernel(family: family, activation: $0) }
     case .elementwise:
       ElementwiseOperation.allCases.flatMap { operation in
         types.map { Kernel(family: family, operation: operation, activation: $0) }
       }
-    case .attentionCombine: types.map { Kernel(family: family, activation: $0) }
+    case .attentionCombine, .attentionMatrix: types.map { Kernel(family: family, activation: $0) }
     case .project, .expertProject, .embedding: matrices.map { Kernel(family: family, activation: $0.0, format: $0.1) }
     case .attentionPrepare: pairs.map { Kernel(family: family, activation: $0.0, storage: $0.1) }
-    case .chunkPrepare, .attention: types.flatMap { type in keys.map { Kernel(family: family, activation: type, keyClass: $0) } }
-    case .decode, .prefill, .chunkScan, .step:
+    case .attention: types.flatMap { type in keys.map { Kernel(family: family, activation: type, keyClass: $0) } }
+    case .decode, .prefill, .step:
       pairs.flatMap { pair in
         keys.map { Kernel(family: family, activation: pair.0, storage: pair.1, keyClass: $0) }
       }
@@ -69,13 +72,25 @@ import Testing
   @Test func everyKernelThatTheBackendAsksForExists() {
     let missing = Set(Self.reachable.map(\.name)).subtracting(Self.declared)
     #expect(missing.isEmpty, "\(missing.sorted())")
-    #expect(Set(Self.reachable.map(\.name)).count == Self.reachable.count && Self.reachable.count == 269)
+    #expect(Set(Self.reachable.map(\.name)).count == Self.reachable.count && Self.reachable.count == 260)
   }
 
   @Test func everyKernelIsAskedFor() {
     #expect(Set(Self.declared).count == Self.declared.count)
     let unused = Set(Self.declared).subtracting(Self.reachable.map(\.name))
     #expect(unused.isEmpty, "\(unused.sorted())")
+  }
+
+  /// A family's kernels are in the text that is compiled for it, with all that this needs.
+  @Test func everyFamilyIsInItsFile() throws {
+    for family in Kernel.Family.allCases {
+      let pieces = try #require(shaderFiles[family.file], "\(family)")
+      let text = pieces.map { shaderPieces[$0] }.joined()
+      #expect(text.hasPrefix("#line 1 \"shaders/\(family.file).metal\"\n"))
+      #expect(text.contains(family == .elementwise ? "gd_elementwise" : family.rawValue), "\(family)")
+      #expect(!text.contains("#include \""))
+    }
+    #expect(Set(Kernel.Family.allCases.map(\.file)) == Set(shaderFiles.keys))
   }
 
   /// `TILED_HEADS` to `tiledHeads`.
@@ -151,16 +166,21 @@ import Testing
     var largest = 0
     for keyDim in stride(from: 8, through: 256, by: 8) {
       for perKey in [false, true] {
-        for bytes in [
-          ThreadgroupBytes.prefill(keyDim: keyDim, perKey: perKey), ThreadgroupBytes.chunkPrepare(keyDim: keyDim),
-          ThreadgroupBytes.chunkScan(keyDim: keyDim, perKey: perKey),
-        ] {
+        let prefills = [false, true].map { isFew in
+          let shape = PrefillShape(Kernel.KeyClass(keyDim), isFew: isFew)
+          return ThreadgroupBytes.prefill(tokens: shape.block, keyDim: keyDim, perKey: perKey)
+        }
+        for bytes in prefills {
           #expect(bytes > 0 && bytes % 4 == 0)
           largest = max(largest, bytes)
         }
       }
     }
-    #expect(largest == 28672)
+    for bytes in [ThreadgroupBytes.projectTile, ThreadgroupBytes.packedRow, ThreadgroupBytes.projectBlock, ThreadgroupBytes.projectMatrix] {
+      #expect(bytes > 0 && bytes % 16 == 0)
+      largest = max(largest, bytes)
+    }
+    #expect(largest == 28736)
   }
 
   @Test func theSinkHoldsAPieceForEveryArgument() {

@@ -30,21 +30,10 @@ struct OpTests {
     }
   }
 
-  @Test func chunkedAgreesWithRecurrent() throws {
-    let (metal, cpu) = (try Devices.backend(), try CPUBackend.open(threads: 1))
-    for seed in UInt64(100)..<112 {
-      var (a, b) = (Maker(metal, seed: seed), Maker(cpu, seed: seed))
-      let lengths = [0, 1, 15, 16, 17, 40]
-      #expect(metal.run(try a.gatedDelta(algorithm: .chunked, lengths: lengths)) == nil)
-      #expect(cpu.run(try b.gatedDelta(algorithm: .recurrent, lengths: lengths)) == nil)
-      #expect(distance(a, b) < 5e-3, "\(seed)")
-    }
-  }
-
   /// Ops of one submission see the results of those before them, also where the host split it into command buffers.
-  @Test(arguments: [Encoding.workLimit, 1]) func opsOfASubmissionRunInOrder(_ limit: Int) throws {
+  @Test(arguments: [WorkLimit.first, 1]) func opsOfASubmissionRunInOrder(_ limit: Int) throws {
     let backend = try Devices.backend()
-    backend.workLimit = limit
+    backend.workLimit.fix(limit)
     var maker = Maker(backend, seed: 1)
     let (n, dim) = (3, 40)
     let tensors = try (0..<9).map { _ in try maker.tensor(.f32, tokens: n, dim: dim, strided: false) }
@@ -152,7 +141,7 @@ struct OpTests {
       tokens: 0, channels: 8, width: 4, slots: 0, options: .init(activation: .none), x: empty, weight: weight,
       bias: nil, state: nil, out: empty)
     let failure = backend.run(
-      .gatedDelta(delta(.auto), none), .gatedDelta(delta(.auto), drop), .gatedDelta(delta(.chunked), drop),
+      .gatedDelta(delta(.auto), none), .gatedDelta(delta(.auto), drop),
       .causalConv1d(conv, none), .causalConv1d(conv, drop),
       .copySlots(CopySlots(slots: 0, slotElements: .max, pool: empty), drop),
       .linear(Linear(rows: 0, inFeatures: 8, outFeatures: 8, x: empty, weight: weight, out: empty)),
@@ -170,7 +159,7 @@ struct OpTests {
     @Test(arguments: UInt64(0)..<6) func aLongPrefillInParts(_ seed: UInt64) throws {
       let whole = try MetalBackend(device: Devices.emulated())
       let cut = try MetalBackend(device: Devices.emulated())
-      cut.workLimit = 1
+      cut.workLimit.fix(1)
       var (a, b) = (Maker(whole, seed: seed), Maker(cut, seed: seed))
       let lengths = [[33], [40, 0, 17], [9, 64, 23]][Int(seed) % 3]
       #expect(whole.run(try a.gatedDelta(algorithm: .recurrent, lengths: lengths)) == nil)

@@ -51,16 +51,24 @@ import Testing
       }
     }
 
-    /// The text is compiled once for all kernels, even if one thread prepares while another runs.
-    @Test func theLibraryIsCompiledOnce() throws {
-      let device = try Devices.emulated(.init()) { functions in
+    func countingTexts() throws -> EmulatedDevice {
+      libraries.store(0, ordering: .relaxed)
+      return try Devices.emulated(.init()) { functions in
         functions.source = {
           libraries.wrappingAdd(1, ordering: .relaxed)
           return RealLibrary.source?()
         }
       }
-      let backend = try MetalBackend(device: device)
+    }
+
+    /// The text of a shader file is compiled when one of its kernels is needed, once, even if one thread prepares while
+    /// another runs.
+    @Test func aTextIsCompiledOnceAndWhenItIsNeeded() throws {
+      let backend = try MetalBackend(device: countingTexts())
       #expect(libraries.load(ordering: .relaxed) == 0)
+      var first = Maker(backend, seed: 1)
+      for _ in 0..<3 { #expect(backend.run(try first.norm()) == nil) }
+      #expect(libraries.load(ordering: .relaxed) == 1)
       var maker = Maker(backend, seed: 7)
       let ops = try (0..<Maker.kinds).map { try maker.op($0) }
       let outcomes = ops.map { op in
@@ -70,7 +78,24 @@ import Testing
       }
       for op in ops { #expect(backend.run(op) == nil) }
       #expect(outcomes.allSatisfy { $0.wait() == nil })
-      #expect(libraries.load(ordering: .relaxed) == 1)
+      // Norms, and of the others each file once.
+      let files = Set(backend.pipelines.kernels.map(\.family.file))
+      #expect(files.count > 5 && libraries.load(ordering: .relaxed) == files.count)
+    }
+
+    /// With a compiled library no text is compiled; one that the system refuses is as none.
+    @Test(arguments: [true, false]) func aCompiledLibraryIsUsed(_ isWhole: Bool) throws {
+      let device = try countingTexts()
+      let text = String(cString: try #require(RealLibrary.source?()))
+      let bytes = EmulatedDevice.metallib(of: isWhole ? text : "of another build")
+      let backend = try bytes.withUnsafeBytes { bytes in
+        try MetalBackend(device: device, pipelines: Pipelines(device: device, metallib: bytes))
+      }
+      var maker = Maker(backend, seed: 1)
+      for kind in 0..<4 { #expect(backend.run(try maker.op(kind)) == nil) }
+      // The one that was offered, or that and the text of each file.
+      let files = Set(backend.pipelines.kernels.map(\.family.file))
+      #expect(libraries.load(ordering: .relaxed) == (isWhole ? 1 : 1 + files.count))
     }
 
     @Test func nothingRuns() throws {

@@ -111,7 +111,7 @@ import Testing
     let entries = try Self.entries()
     #expect(entries.count > 80)
     for entry in entries {
-      #expect(["metal", "objectivec", "corefoundation"].contains { entry.page.hasPrefix("documentation/\($0)/") })
+      #expect(["metal", "objectivec", "corefoundation", "dispatch"].contains { entry.page.hasPrefix("documentation/\($0)/") })
       #expect(entry.page == entry.page.lowercased() && !entry.page.contains(" "))
     }
     // A member's page is named after it.

@@ -46,12 +46,36 @@ import Testing
     let lines = FakeLibrary.source.split(separator: "\n", omittingEmptySubsequences: false)
     #expect(problem(FakeLibrary.source) == nil)
     for other in [
-      FakeLibrary.source.replacing("f<2>", with: "f<3>"), FakeLibrary.source + "\n", "", String(FakeLibrary.source.dropLast()),
+      FakeLibrary.source.replacing("f<2>", with: "f<3>"), FakeLibrary.source + "\nmore", "", String(FakeLibrary.source.dropLast()),
       lines.dropLast().joined(separator: "\n"), " " + FakeLibrary.source,
     ] {
       #expect(problem(other)?.contains("differs from the one that the emulated kernels were made from") == true)
     }
     #expect(problem(FakeLibrary.source.replacing("f<2>", with: "f<3>"))?.contains("in its line 3:") == true)
+  }
+
+  /// The text of some of the files makes a library of their kernels; each of them must be whole.
+  @Test func aTextOfSomeFiles() {
+    let all = ShaderText("#line 1 \"a.h\"\na\n\naa\n#line 1 \"b.metal\"\n\nb\n#line 1 \"c.metal\"\nc\n")
+    func difference(_ text: String) -> String? { ShaderText(text).difference(from: all) }
+    let some = "#line 1 \"c.metal\"\n#line 1 \"a.h\"\na\n\naa\n#line 1 \"c.metal\"\nc"
+    #expect(ShaderText(some).files == ["a.h", "c.metal"] && difference(some) == nil)
+    #expect(difference("#line 2 \"b.metal\"\nb\n") == nil)
+    #expect(difference("#line 1 \"a.h\"\na\n") == "a.h, line 3")
+    #expect(difference("#line 1 \"a.h\"\na\naa\n") == "a.h, line 2")
+    #expect(difference("#line 1 \"b.metal\"\nb\n") == "b.metal, line 1")
+    #expect(difference("#line 1 \"d.metal\"\nd\n") == "d.metal, line 1")
+    #expect(difference("") == "its first line")
+  }
+
+  @Test func aLibraryOfAnotherBuild() throws {
+    let rig = try Rig()
+    func problem(_ bytes: [UInt8]) -> String? {
+      message { try bytes.withUnsafeBytes { try rig.device.makeLibrary(data: DispatchData(bytes: $0)) } }
+    }
+    #expect(problem(EmulatedDevice.metallib(of: FakeLibrary.source)) == nil)
+    #expect(problem(EmulatedDevice.metallib(of: FakeLibrary.source + "x")) == "not a library of these kernels")
+    #expect(problem([]) == "not a library of these kernels")
   }
 
   @Test func functionConstants() throws {
@@ -95,6 +119,9 @@ import Testing
     #expect(two.maxThreads(of: "gd_step_f32") == 96 && two.maxThreads(of: "gd_norm") == 1024)
     #expect(settings(["GATED_DELTA_EMULATOR_MAX_THREADS": "many"]).maxThreads(of: "gd_step") == 1024)
     #expect(settings(["GATED_DELTA_EMULATOR_DELAY": "250"]).delay == 250)
+    #expect(settings([:]).speed == nil && settings(["GATED_DELTA_EMULATOR_SPEED": "0"]).speed == nil)
+    let timed = settings(["GATED_DELTA_EMULATOR_SPEED": "1e6", "GATED_DELTA_EMULATOR_PATIENCE": "0.5"])
+    #expect(timed.speed == 1e6 && timed.patience == 0.5)
     guard case .random(seed: 7) = settings(["GATED_DELTA_EMULATOR_ORDER": "random:7"]).order else {
       Issue.record("the order is not random:7")
       return

@@ -1,6 +1,6 @@
 /** Folders of recorded dispatches for another machine's GPU, and the receipt of its results. */
 import { spawnSync } from "node:child_process";
-import { copyFileSync, mkdirSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { closeSync, copyFileSync, mkdirSync, openSync, readdirSync, readFileSync, readSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
 import { buildRunner, writeCuda } from "../build.ts";
 
@@ -30,6 +30,43 @@ export function choose(folder: string, each: number): string[] {
   });
 }
 
+/** The values of a record's function constants, as record_file.h reads them: kernels of equal constants are one form. */
+function constantsOf(path: string): string {
+  const head = Buffer.alloc(16_384);
+  const file = openSync(path, "r");
+  readSync(file, head);
+  closeSync(file);
+  let at = 8;
+  const number = (): number => head.readUInt32LE((at += 4) - 4);
+  const text = (): string => head.toString("latin1", at + 4, (at += 4 + head.readUInt32LE(at)));
+  text(); // the kernel
+  return Array.from({ length: number() }, () => {
+    const name = text();
+    const index = number();
+    text(); // its type
+    const bytes = Number(head.readBigUInt64LE((at += 8) - 8));
+    return `${name} ${index} ${head.toString("hex", at, (at += bytes))}`;
+  }).join(", ");
+}
+
+/** Of every kernel the smallest record of each form, at most `each` of them. */
+export function chooseForms(folder: string, each: number): string[] {
+  const taken = new Map<string, Set<string>>();
+  const list = readdirSync(folder).filter((f) => f.endsWith(".emurec")).map((name) => ({ name, size: statSync(join(folder, name)).size }));
+  return list
+    .sort((a, b) => a.size - b.size || (a.name < b.name ? -1 : 1))
+    .filter(({ name }) => {
+      const forms = taken.get(kernelOf(name)) ?? new Set<string>();
+      taken.set(kernelOf(name), forms);
+      const form = constantsOf(join(folder, name));
+      if (forms.has(form) || forms.size === each) return false;
+      forms.add(form);
+      return true;
+    })
+    .map(({ name }) => name)
+    .sort();
+}
+
 /** Fills `output` with CUDA sources, records and the emulator's result of each; run.sh there does the rest. Returns how many. */
 export async function packReplay(
   shaders: readonly string[],
@@ -37,13 +74,14 @@ export async function packReplay(
   library: string,
   output: string,
   each: number,
+  chooses: (folder: string, each: number) => string[] = choose,
 ): Promise<number> {
   const folder = join(output, "records");
   mkdirSync(folder, { recursive: true });
   writeCuda(shaders, output);
   copyFileSync(join(import.meta.dirname, "run.sh"), join(output, "run.sh"));
   const runner = await buildRunner("none");
-  const chosen = choose(records, each);
+  const chosen = chooses(records, each);
   for (const name of chosen) copyFileSync(join(records, name), join(folder, name));
   for (let i = 0; i < chosen.length; i += 50) {
     const pairs = chosen

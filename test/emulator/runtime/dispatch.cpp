@@ -286,7 +286,9 @@ extern "C" __attribute__((visibility("default"))) char *emu_dispatch(const emu_p
 #endif
   if (plan.count > 0 && install_constants(*pipeline)) {
     fault_kernel = name;
+    const uint64_t before = memory_accesses();
     run_groups(*pipeline, *d, plan, options);
+    if (d->accesses != nullptr) *d->accesses += memory_accesses() - before;
   }
 #if defined(__x86_64__)
   _mm_setcsr(control);

@@ -197,7 +197,7 @@ void access_group(uintptr_t address, unsigned bytes, bool write, bool atomic, co
 [[gnu::noinline]] void look_at_clock(const Where &at) {
   if (dispatch_overdue()) at.fault("the dispatch has run for longer than GATED_DELTA_EMULATOR_TIMEOUT allows");
 }
-uint32_t accesses;
+uint64_t accesses;
 
 inline void access(uintptr_t address, unsigned bytes, bool write, bool atomic, const Where &at) {
   if (__builtin_expect((++accesses & 0xfffff) == 0, 0)) look_at_clock(at);
@@ -292,6 +292,8 @@ void check_hook(uintptr_t address, unsigned bytes, bool write, bool aligned, con
   }
   access(address, bytes, write, false, {pc, nullptr});
 }
+
+uint64_t memory_accesses() { return accesses; }
 
 void device_fence_now() { fence_device(device_clock); }
 void device_atomic_now(uintptr_t address, bool reads, bool writes) { fence_atomic(device_clock, address, reads, writes); }

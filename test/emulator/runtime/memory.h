@@ -42,6 +42,9 @@ void memory_lane_changed();
 /// An access from the runtime itself on a kernel's behalf.
 void check_access(uintptr_t address, unsigned bytes, bool write, emu_site at);
 
+/// All accesses so far, of all dispatches.
+uint64_t memory_accesses();
+
 /// Something is accessed atomically: no race with other atomic accesses. Also feeds fences (fence.h).
 /// The running thread reads or writes an atomic object of device memory.
 void device_atomic_now(uintptr_t address, bool reads, bool writes);

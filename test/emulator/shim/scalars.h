@@ -21,7 +21,7 @@ typedef long intptr_t;
 typedef _Float16 half;
 typedef __bf16 bfloat;
 
-#define METAL_FUNC inline __attribute__((__always_inline__))
+#define METAL_FUNC inline
 #define METAL_INTERNAL inline
 
 #define INFINITY __builtin_inff()

@@ -7,7 +7,7 @@ import { sharedArguments } from "./shared.ts";
 /** Each change of an op's sound arguments that it must refuse. */
 export function wrongExperts(device: Device) {
   const { tensor, overlapping } = makers(device);
-  const { quantised, blocks } = sharedArguments(device);
+  const { quantised, blocks, micro } = sharedArguments(device);
   /** Index data of the host, and of the device. */
   const [host, made] = [tensor([5, 2], "i32"), tensor([5, 2], "id32")];
   const ids: Wrong[] = [
@@ -70,6 +70,7 @@ export function wrongExperts(device: Device) {
       ],
       ...quantised([4, 16], (wide) => ({ x: tensor([5, wide]) })),
       ...blocks([4, 16], (wide) => ({ x: tensor([5, wide]) })),
+      ...micro([4, 16], (wide) => ({ x: tensor([5, wide]) })),
     ],
     combineExperts: [
       [{ experts: tensor([5, 16]) }, "shape", "experts"],

@@ -7,7 +7,7 @@ import { sharedArguments } from "./shared.ts";
 /** Each change of an op's sound arguments that it must refuse. */
 export function wrongRows(device: Device) {
   const { tensor, overlapping } = makers(device);
-  const { quantised, blocks } = sharedArguments(device);
+  const { quantised, blocks, micro } = sharedArguments(device);
 
   /** Of an op on the elements of two tensors. */
   const elementwise = (a: string, b: string): readonly Wrong[] => [
@@ -197,6 +197,25 @@ export function wrongRows(device: Device) {
       ],
       ...quantised([16], (wide) => ({ x: tensor([5, wide]) })),
       ...blocks([16], (wide) => ({ x: tensor([5, wide]) })),
+      ...micro([16], (wide) => ({ x: tensor([5, wide]) })),
+    ],
+    topK: [
+      [{ x: tensor([80]) }, "shape", "x"],
+      [{ x: tensor([5, 0]) }, "shape", "x"],
+      [{ x: tensor([1, 1048577]), values: tensor([1, 2]), ids: tensor([1, 2], "id32") }, "shape", "x"],
+      [{ x: tensor([4, 16]) }, "shape", "values"],
+      [{ x: tensor([5, 16], "i32") }, "dtype", "x"],
+      [({ x }) => ({ x: gapped(x) }), "shape", "x"],
+      [{ values: tensor([10]) }, "shape", "values"],
+      [{ values: tensor([5, 0]) }, "shape", "values"],
+      [{ values: tensor([5, 17]) }, "shape", "values"],
+      [{ x: tensor([5, 200]), values: tensor([5, 129]) }, "shape", "values"],
+      [{ values: tensor([5, 2], "bf16") }, "dtype", "values"],
+      [({ values }) => ({ values: gapped(values) }), "shape", "values"],
+      [{ ids: tensor([5, 3], "id32") }, "shape", "ids"],
+      [{ ids: tensor([5, 2], "i32") }, "dtype", "ids"],
+      [{ ids: new Int32Array(10) }, "invalid-argument", "ids"],
+      [() => overlapping((both) => ({ x: both.view({ shape: [5, 16] }), values: both.view({ offset: 79, shape: [5, 2] }) })), "overlap", "values"],
     ],
     embedding: [
       [{ weight: tensor([16]) }, "shape", "weight"],
@@ -224,6 +243,7 @@ export function wrongRows(device: Device) {
       [{ weight: tensor([0, 8]), ids: tensor([5], "i32") }, "range", "ids[0]"],
       ...quantised([16], (wide) => ({ out: tensor([5, wide]) })),
       ...blocks([16], (wide) => ({ out: tensor([5, wide]) })),
+      ...micro([16], (wide) => ({ out: tensor([5, wide]) })),
     ],
     add: elementwise("a", "b"),
     siluMul: elementwise("gate", "up"),

@@ -76,11 +76,44 @@ export function sharedArguments(device: Device) {
       [{ ...sound(), weightFormat: "affine4-g64" }, "dtype", "weight"],
       [{ ...sound(), weightFormat: "f32" }, "dtype", "weight"],
       [{ ...sound(), weightFormat: "q6_k" }, "shape", "weight"],
-      [{ ...sound(), weightFormat: "mxfp4" }, "invalid-argument", "weightFormat"],
+      [{ ...sound(), weightFormat: "mxfp4" }, "dtype", "weight"],
+      [{ ...sound(), weightFormat: "mxfp6" }, "invalid-argument", "weightFormat"],
       [sound(512, 287), "shape", "weight"],
       [sound(384, 216), "shape", "weight"],
       [sound(0, 0), "shape", "weight"],
       [sound(48, 27, "q4_0"), "shape", "weight"],
+    ];
+  };
+
+  /**
+   * Weights in MLX's micro-scaled forms; 128 elements of nvfp4 are 16 words and 8 scales.
+   *
+   * @param rows the dimensions before the columns.
+   */
+  const micro = (rows: readonly number[], others: (columns: number) => Arguments): Wrong[] => {
+    const sound = (columns = 128, words = 16, groups = 8, weightFormat = "nvfp4"): Arguments => ({
+      ...others(columns),
+      weight: tensor([...rows, words], "u32"),
+      scales: tensor([...rows, groups], "u8"),
+      weightFormat,
+    });
+    return [
+      [{ ...sound(), weightFormat: undefined }, "invalid-argument", "weightFormat"],
+      [{ ...sound(), weightFormat: "mxfp4" }, "shape", "scales"],
+      [{ ...sound(), weightFormat: "mxfp8" }, "shape", "weight"],
+      [{ ...sound(), weightFormat: "affine4-g32" }, "invalid-argument", "biases"],
+      [{ ...sound(), weightFormat: "gguf-mxfp4" }, "dtype", "weight"],
+      [{ ...sound(), scales: undefined }, "invalid-argument", "scales"],
+      [{ ...sound(), scales: tensor([...rows, 8]) }, "dtype", "scales"],
+      [{ ...sound(), biases: tensor([...rows, 8], "u8") }, "invalid-argument", "biases"],
+      [{ ...sound(), weight: tensor([...rows, 64], "u8") }, "dtype", "weight"],
+      [{ ...sound(), weight: gapped(tensor([...rows, 16], "u32")) }, "shape", "weight"],
+      [{ ...sound(), scales: gapped(tensor([...rows, 8], "u8")) }, "shape", "scales"],
+      [sound(128, 17), "shape", "weight"],
+      [sound(128, 16, 4), "shape", "scales"],
+      [sound(48, 6, 2, "mxfp4"), "shape", "weight"],
+      [sound(24, 3, 2), "shape", "weight"],
+      [sound(0, 0, 0), "shape", "weight"],
     ];
   };
 
@@ -177,5 +210,5 @@ export function sharedArguments(device: Device) {
     [{ rsHead: undefined }, "invalid-argument", "rsHead"],
   ];
 
-  return { quantised, blocks, slots, slotCounts, ragged, kept, counts, ids };
+  return { quantised, blocks, micro, slots, slotCounts, ragged, kept, counts, ids };
 }

@@ -9,7 +9,12 @@ export interface AnswerMessage {
   /** Its thoughts; empty if it has none, so that a template does not look for tags in {@link content}. Absent for models without thoughts. */
   readonly reasoning_content?: string;
   /** Its complete calls, in order; absent if it has none. */
-  readonly tool_calls?: readonly { readonly type: "function"; readonly function: ToolCall }[];
+  readonly tool_calls?: readonly {
+    /** The only kind. */
+    readonly type: "function";
+    /** The call. */
+    readonly function: ToolCall;
+  }[];
   /** Other members that a template may read. */
   readonly [key: string]: unknown;
 }

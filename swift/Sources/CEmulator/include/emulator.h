@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-#define EMU_INTERFACE_VERSION 2u
+#define EMU_INTERFACE_VERSION 3u
 
 /** One function constant's value, by index or by name, as MTLFunctionConstantValues holds them. */
 typedef struct emu_constant {
@@ -81,6 +81,9 @@ typedef struct emu_dispatch_info {
   /** NULL, or a number that is common to dispatches without a barrier between them: 0 for the first, which writes it. An
    *  access of one to memory that another of them has written, or a write to memory that it has read, is a fault. */
   uint64_t *together;
+  /** NULL, or a count to which the dispatch adds how often its kernel reads or writes memory: a measure of its work, equal in
+   *  equal runs. Libraries that a sanitizer checks do not count. */
+  uint64_t *accesses;
 } emu_dispatch_info;
 
 typedef struct emu_pipeline emu_pipeline;

@@ -108,7 +108,11 @@ typedef uint64_t gd_handle;
 /* @option Algorithm: how prefill is computed */
 #define GD_ALGORITHM_AUTO 0      /* @auto: the fastest that gives the bits of recurrent */
 #define GD_ALGORITHM_RECURRENT 1 /* @recurrent: token by token */
-#define GD_ALGORITHM_CHUNKED 2   /* @chunked: 16 tokens at a time as products of matrices, with bits of its own */
+#define GD_ALGORITHM_CHUNKED 2   /* @chunked: 16 tokens at a time as products of matrices, with bits of its own; CPU only */
+
+/* @option Products: how a GPU multiplies matrices. Bits of one are not the other's */
+#define GD_PRODUCTS_ROWS 0   /* @rows: as sums of rows in an order that is written down */
+#define GD_PRODUCTS_MATRIX 1 /* @matrix: by the GPU's matrix units, whose order is their own; Metal only */
 
 /* @option Activation: the function applied to a sum or a gate */
 #define GD_ACTIVATION_NONE 1    /* @none: x */
@@ -122,8 +126,9 @@ typedef uint64_t gd_handle;
 #define GD_WEIGHT_PLUS_ONE 2 /* @one-plus-weight: 1 + w (Qwen3.5) */
 
 /* @option WeightFormat: how a matrix is stored: as floats; in MLX's affine form of 2 to 8 bits with a scale and a bias
- * for each group (g) of 32, 64 or 128 columns; or in one of ggml's types of blocks, as GGUF files have them, whose elements
- * are those of its dequantize_row functions in float32. "@unpack Ggml" has ggml's number of the type */
+ * for each group (g) of 32, 64 or 128 columns; in one of ggml's types of blocks, as GGUF files have them, whose elements
+ * are those of its dequantize_row functions in float32 ("@unpack Ggml" has ggml's number of the type); or in one of MLX's
+ * micro-scaled forms: small floats with a scale of one byte for each 32 or 16 columns */
 #define GD_FORMAT_F32 1           /* @f32 @block 1 4 f32 */
 #define GD_FORMAT_F16 2           /* @f16 @block 1 2 f16 */
 #define GD_FORMAT_BF16 3          /* @bf16 @block 1 2 bf16 */
@@ -158,6 +163,15 @@ typedef uint64_t gd_handle;
 #define GD_FORMAT_IQ4_NL 32       /* @iq4_nl @block 32 18 u8 @unpack Ggml 20 */
 #define GD_FORMAT_IQ4_XS 33       /* @iq4_xs @block 256 136 u8 @unpack Ggml 23 */
 #define GD_FORMAT_GGUF_MXFP4 34   /* @gguf-mxfp4 @block 32 17 u8 @unpack Ggml 39 */
+#define GD_FORMAT_MXFP4 35        /* @mxfp4 @block 32 16 u32 @scales u8 @unpack Micro 4 */
+#define GD_FORMAT_MXFP8 36        /* @mxfp8 @block 32 32 u32 @scales u8 @unpack Micro 8 */
+#define GD_FORMAT_NVFP4 37        /* @nvfp4 @block 16 8 u32 @scales u8 @unpack Micro 4 */
+
+/* @option ActivationForm: how rows of x are multiplied by a packed weight. Of the weights that int8 concerns, each is a scale times
+ * an integer, plus an offset, for a group of columns: MLX's affine forms (their group), ggml's q2_k, q3_k and q6_k (16 columns)
+ * and other types (32). Floats and MLX's micro-scaled forms are multiplied exactly all the same. The CPU only */
+#define GD_ACTIVATIONS_EXACT 0 /* @exact: as they are */
+#define GD_ACTIVATIONS_INT8 1  /* @int8: rounded to 8 bits, group by group; products are exact integer sums */
 
 /* @option NormOrder: whether x is normalised before it is multiplied by act(z), or after */
 #define GD_NORM_THEN_GATE 1 /* @norm-then-gate: n(x) act(z) (Qwen3-Next) */
@@ -363,17 +377,27 @@ typedef struct gd_gated_delta_step {
 } gd_gated_delta_step;
 
 /* out[r, o] = (residual[r, o] +) sum over i of x[r, i] w[o, i]. x [rows, inFeatures]; out [rows, outFeatures] in x's dtype
- * or f32. The order of the sum depends on inFeatures and on the form of the weight only.
+ * or f32. The order of the sum depends on inFeatures, on the form of the weight and on products only.
  * The weight is a matrix [outFeatures, inFeatures] in weight_format; see WeightFormat for the tensors of each. inFeatures is
  * a multiple of a block's elements. MLX's affine forms: weight [outFeatures, inFeatures bits / 32], u32 words, each row one
  * little-endian stream of unsigned numbers q of `bits` bits; scales and biases [outFeatures, inFeatures / group] of one
  * float dtype; w[o, i] = fma(q, scale, bias) in float32, with scale and bias widened first, and inFeatures not 0.
- * weight_format 0: the only format that fits the dtype, scales, biases and shapes.
+ * MLX's micro-scaled forms: words as above, of floats E2M1 (mxfp4, nvfp4) or E4M3 (mxfp8); scales u8 [outFeatures,
+ * inFeatures / group], no biases; w[o, i] is the float times the scale, in float32. A scale s of mxfp4 and mxfp8 is
+ * 2^(s - 127), 255 infinity as in MLX; one of nvfp4 is E4M3. In E4M3 all ones but the sign are NaN.
+ * weight_format 0: the only format that fits the dtype, scales, biases and shapes, of floats and affine forms.
+ * activations int8: a group of x has scale = max |x| / 127 and integers q = x / scale, rounded to nearest even, within -127 .. 127;
+ * with the weight as a scale times integers n, plus an offset, out is the sum over groups, from the first, of
+ *   float(sum of q n) weight_scale scale + offset (float(sum of q) scale)
+ * each product and sum rounded to float32, without fused multiply-add. A group of zeros, or of numbers whose scale rounds to 0, has
+ * scale 0. A row with NaN or an infinity gives NaN. The bits are the same for every instruction set.
  * residual [rows, outFeatures], x's dtype or f32, is added in float32 before the one rounding. It may be out itself: the
  * same buffer, offset, dtype and strides. */
 typedef struct gd_linear {
   uint32_t size, version;
   uint32_t weight_format; /* @is WeightFormat @optional */
+  uint32_t activations;   /* @is ActivationForm @default exact */
+  uint32_t products;      /* @is Products @default rows */
   uint32_t reserved;
   gd_tensor x, weight;
   gd_tensor scales, biases; /* @optional */
@@ -428,7 +452,7 @@ typedef struct gd_silu_mul {
  * entries are read, and none if the op has no rows of that sequence. pastTokens [sequences]. positions [tokens], 0 and
  * up; absent: pastTokens[s] + i. A page that a sequence writes to is used in one place, by that sequence alone, else
  * GD_ERROR_OVERLAP. Pages that are only read may be shared.
- * A row's keys are summed over in spans of 512 from token 0, whatever the pages, the batch or the call: its bits depend
+ * A row's keys are summed over in spans from token 0, whatever the pages, the batch or the call: its bits depend
  * on its own query, keys and values only. Source: transformers, Qwen3_5Attention (modeling_qwen3_5.py). */
 typedef struct gd_attention {
   uint32_t size, version;
@@ -437,7 +461,7 @@ typedef struct gd_attention {
   float rope_theta;     /* @above 0 @default 10000 */
   float norm_eps;       /* @from 0 @default 1e-6 */
   float scale;          /* @default nan */
-  uint32_t reserved;
+  uint32_t products;    /* @is Products @default rows */
   gd_tensor query, key, value;
   gd_tensor gate, query_norm, key_norm; /* @optional */
   gd_tensor key_pages, value_pages, out;
@@ -463,6 +487,19 @@ typedef struct gd_route {
   gd_tensor weights;
 } gd_route;
 
+/* The k largest elements of each row and their columns, largest first:
+ *   values[r, j] = x[r, ids[r, j]], with values[r, j] >= values[r, j + 1]
+ * x [rows, columns], 1 .. 1048576 columns; values [rows, k] f32 and ids [rows, k] id32, both contiguous, k in
+ * 1 .. min(columns, 128). Of equal elements (0 and -0 are equal) the one of the lower column comes first, and NaN comes
+ * before all others, so that a row with one shows it. A value is its element as it is, the sign of -0 included.
+ * Source: torch.topk (PyTorch), which leaves the order of equal elements open. */
+typedef struct gd_top_k {
+  uint32_t size, version;
+  gd_tensor x;
+  gd_tensor values;
+  gd_tensor ids; /* @of id32 */
+} gd_top_k;
+
 /* linear by the matrices of each token's experts: out[t, j, o] = sum over i of x[t, j, i] w[ids[t, j], o, i].
  * x [tokens, inFeatures], the same for all experts of a token, or [tokens, k, inFeatures], a row for each; ids [tokens, k]
  * id32, contiguous, as gd_route writes them or in any other order; out [tokens, k, outFeatures] in x's dtype or f32. The
@@ -473,6 +510,8 @@ typedef struct gd_route {
 typedef struct gd_expert_linear {
   uint32_t size, version;
   uint32_t weight_format; /* @is WeightFormat @optional */
+  uint32_t activations;   /* @is ActivationForm @default exact */
+  uint32_t products;      /* @is Products @default rows */
   uint32_t reserved;
   gd_tensor x, weight;
   gd_tensor scales, biases; /* @optional */
@@ -620,6 +659,17 @@ typedef struct gd_window {
 } gd_window;
 gd_status gd_file_map(gd_handle device, int32_t descriptor, const char *path, gd_window *windows, uint64_t count);
 
+/* One buffer of several pieces of mapped ones, bytes each, as if they stood one after another: gd_expert_linear takes it as
+ * its weight, a piece an expert, and every other op refuses it. All offsets leave the same remainder by 4, and there are at most
+ * GD_JOINED_BUFFERS different buffers. It keeps the pieces mapped; release it with gd_buffer_release. */
+#define GD_JOINED_BUFFERS 4
+typedef struct gd_piece {
+  gd_handle buffer; /* of gd_file_map */
+  uint64_t offset;  /* bytes from its start */
+} gd_piece;
+/* count: 1 .. 4096; bytes: at least 1. */
+gd_status gd_buffer_join(gd_handle device, const gd_piece *pieces, uint64_t count, uint64_t bytes, gd_handle *buffer);
+
 /* Encoding. target is a device (its open submission) or a plan; all tensors are of its device. An op that is refused
  * leaves target as it was. Encoded ops keep the memory that they use. */
 gd_status gd_encode_gated_delta(gd_handle target, const gd_gated_delta *op);
@@ -635,6 +685,7 @@ gd_status gd_encode_silu_mul(gd_handle target, const gd_silu_mul *op);
 gd_status gd_encode_route(gd_handle target, const gd_route *op);
 gd_status gd_encode_expert_linear(gd_handle target, const gd_expert_linear *op);
 gd_status gd_encode_combine_experts(gd_handle target, const gd_combine_experts *op);
+gd_status gd_encode_top_k(gd_handle target, const gd_top_k *op);
 gd_status gd_encode_copy_slots(gd_handle target, const gd_copy_slots *op);
 gd_status gd_encode_commit_gated_delta(gd_handle target, const gd_commit_gated_delta *op);
 gd_status gd_encode_commit_causal_conv1d(gd_handle target, const gd_commit_causal_conv1d *op);

@@ -149,7 +149,31 @@ typedef struct gd_cpu_matrix {
   const void *values, *scales, *biases;
 } gd_cpu_matrix;
 
-/* An item is a block of output features, with all rows. residual is NULL if there is none, and may be out itself.
+/* Columns that share a scale with int8 activations, and what a number of the weight is more than it stands for; group 0: the format
+ * is multiplied exactly. */
+typedef struct gd_cpu_int8_form {
+  int16_t group, middle;
+  int32_t is_paired; /* neighbouring columns of the weight share a byte */
+} gd_cpu_int8_form;
+gd_cpu_int8_form gd_cpu_int8_form_of(uint32_t format);
+/* Bytes from a rounded row to the next. */
+int64_t gd_cpu_int8_stride(int64_t columns, gd_cpu_int8_form form);
+
+/* Rows of x as signed bytes in groups, [rows, stride], and of each group its scale, the sum of its numbers times that, and what an
+ * integer product begins with: [rows, groups]. stride is gd_cpu_int8_stride, whose bytes after the columns are zeros, and 15 more
+ * elements follow those of the last group. An item is a row: head r mod ranks of token r / ranks of x. */
+typedef struct gd_cpu_int8_rows {
+  int64_t rows, columns, ranks;
+  gd_cpu_tensor x;
+  gd_cpu_int8_form form;
+  int64_t stride, groups;
+  int8_t *values;
+  float *scales, *sums;
+  int32_t *starts;
+  int64_t shared; /* so many neighbouring places of gd_cpu_linear have one row here */
+} gd_cpu_int8_rows;
+
+/* An item is a block of GD_CPU_LINEAR_BLOCK output features, with all rows. residual is NULL if there is none, and may be out itself.
  * places: NULL, or for each row the place in x and out, which then have `ranks` heads a token: head p mod ranks of token
  * p / ranks. There is no residual then. */
 typedef struct gd_cpu_linear {
@@ -158,7 +182,9 @@ typedef struct gd_cpu_linear {
   gd_cpu_matrix weight; /* [outFeatures, inFeatures] */
   const int32_t *places;
   int64_t ranks;
+  const gd_cpu_int8_rows *rounded; /* instead of x, for int8_linear and int8_expert_linear */
 } gd_cpu_linear;
+enum { GD_CPU_LINEAR_BLOCK = 16 };
 
 /* Entries first .. first + count - 1 of an expert_linear's places: the rows of an expert, or where expert is -1 those whose
  * ids are of none. */
@@ -172,6 +198,8 @@ typedef struct gd_cpu_expert_linear {
   gd_cpu_linear linear;
   const gd_cpu_expert_group *groups;
   int64_t group_count;
+  /* The blocks of each expert's matrix; NULL if they stand one after another. */
+  const void *const *pieces;
 } gd_cpu_expert_linear;
 
 /* An item is a token. ids and weights [tokens, chosen]. */
@@ -183,6 +211,14 @@ typedef struct gd_cpu_route {
   float *weights;
 } gd_cpu_route;
 enum { GD_CPU_MOST_EXPERTS = 4096 };
+
+/* An item is a row. values and ids [rows, chosen]. */
+typedef struct gd_cpu_top_k {
+  int64_t rows, columns, chosen;
+  gd_cpu_tensor x;
+  float *values;
+  int32_t *ids;
+} gd_cpu_top_k;
 
 /* An item is a block of a token's row. experts [tokens, chosen, dim], weights [tokens, chosen]; shared, shared_gate and
  * residual are NULL where there is none; residual may be out itself. */
@@ -288,7 +324,8 @@ typedef struct gd_cpu_kernels {
   const char *name; /* the value of GATED_DELTA_ISA that asks for it */
   gd_cpu_run *gated_delta, *gated_delta_chunked, *causal_conv1d, *gated_rms_norm, *rms_norm, *gated_delta_step, *linear;
   gd_cpu_run *elementwise, *embedding, *copy_slots;
-  gd_cpu_run *route, *expert_linear, *combine_experts;
+  gd_cpu_run *route, *expert_linear, *combine_experts, *top_k;
+  gd_cpu_run *int8_rows, *int8_linear, *int8_expert_linear;
   gd_cpu_run *attention_store, *attention, *attention_combine;
   gd_cpu_run *commit_gated_delta, *commit_causal_conv1d;
   /* Rows of a state that gated_delta keeps in the nearest cache together: block 0 measures which of a few numbers is the

@@ -22,7 +22,9 @@ enum {
   GD_CPU_UNPACK_ggml14,
   GD_CPU_UNPACK_ggml20,
   GD_CPU_UNPACK_ggml23,
-  GD_CPU_UNPACK_ggml39
+  GD_CPU_UNPACK_ggml39,
+  GD_CPU_UNPACK_micro4,
+  GD_CPU_UNPACK_micro8
 };
 
 /* FORMAT(value, elements of a block, bytes of a block, dtype of the tensor, what unpacks it) */
@@ -60,7 +62,10 @@ enum {
   FORMAT(GD_CPU_FORMAT_Q6_K, 256, 210, GD_CPU_U8, GD_CPU_UNPACK_ggml14) \
   FORMAT(GD_CPU_FORMAT_IQ4_NL, 32, 18, GD_CPU_U8, GD_CPU_UNPACK_ggml20) \
   FORMAT(GD_CPU_FORMAT_IQ4_XS, 256, 136, GD_CPU_U8, GD_CPU_UNPACK_ggml23) \
-  FORMAT(GD_CPU_FORMAT_GGUF_MXFP4, 32, 17, GD_CPU_U8, GD_CPU_UNPACK_ggml39)
+  FORMAT(GD_CPU_FORMAT_GGUF_MXFP4, 32, 17, GD_CPU_U8, GD_CPU_UNPACK_ggml39) \
+  FORMAT(GD_CPU_FORMAT_MXFP4, 32, 16, GD_CPU_U32, GD_CPU_UNPACK_micro4) \
+  FORMAT(GD_CPU_FORMAT_MXFP8, 32, 32, GD_CPU_U32, GD_CPU_UNPACK_micro8) \
+  FORMAT(GD_CPU_FORMAT_NVFP4, 16, 8, GD_CPU_U32, GD_CPU_UNPACK_micro4)
 
 /* UNPACKING(value, family, bits) for blocks that have a scale in another tensor */
 #define GD_CPU_UNPACKINGS(UNPACKING) \
@@ -69,7 +74,9 @@ enum {
   UNPACKING(GD_CPU_UNPACK_affine4, affine, 4) \
   UNPACKING(GD_CPU_UNPACK_affine5, affine, 5) \
   UNPACKING(GD_CPU_UNPACK_affine6, affine, 6) \
-  UNPACKING(GD_CPU_UNPACK_affine8, affine, 8)
+  UNPACKING(GD_CPU_UNPACK_affine8, affine, 8) \
+  UNPACKING(GD_CPU_UNPACK_micro4, micro, 4) \
+  UNPACKING(GD_CPU_UNPACK_micro8, micro, 8)
 
 /* UNPACKING(value, family, number, elements, bytes) for blocks that hold all of their factors */
 #define GD_CPU_BLOCK_UNPACKINGS(UNPACKING) \

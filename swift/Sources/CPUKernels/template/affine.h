@@ -144,5 +144,7 @@ GD_INLINE void affine_scales(const gd_cpu_matrix *matrix, int64_t first, int64_t
 }
 
 #define affine_group(ELEMENTS) (ELEMENTS)
+#define affine_least(BITS) 32
+#define affine_most(BITS) 128
 #define affine_reads_beyond(BITS) ((BITS) == 3 || (BITS) == 5 || (BITS) == 6)
 #define affine_interleaves(BITS) ((BITS) == 4)

@@ -4,15 +4,13 @@
  * A weight is scale q, scale q + offset, or scale q - minimum, q an integer or an entry of a table. Each run of GD_LANES weights
  * has most of its bits at one place in as many neighbouring bytes. Where further bits are elsewhere, and where that is faster, the
  * integers of a block are first put together as bytes. Where q is one of 16 numbers, AVX-512 looks weights up in a table that is
- * made for each scale. */
+ * made for each scale; where it has a fifth bit, in two. */
 
-enum {
-  GGML_Q4_0 = 2, GGML_Q4_1 = 3, GGML_Q5_0 = 6, GGML_Q5_1 = 7, GGML_Q8_0 = 8, GGML_Q2_K = 10, GGML_Q3_K = 11, GGML_Q4_K = 12,
-  GGML_Q5_K = 13, GGML_Q6_K = 14, GGML_IQ4_NL = 20, GGML_IQ4_XS = 23, GGML_MXFP4 = 39
-};
+#include "ggml_types.h"
 
 typedef uint8_t vb __attribute__((vector_size(GD_WIDTH)));
 typedef uint8_t vb_memory __attribute__((vector_size(GD_WIDTH), aligned(1), may_alias));
+typedef int8_t vsb __attribute__((vector_size(GD_WIDTH)));
 typedef int8_t vsb_memory __attribute__((vector_size(GD_WIDTH), aligned(1), may_alias));
 typedef uint8_t ggml_bytes __attribute__((vector_size(16)));
 typedef int8_t ggml_signed_bytes __attribute__((vector_size(16)));
@@ -22,59 +20,28 @@ typedef uint32_t ggml_words __attribute__((vector_size(16)));
 typedef uint32_t ggml_words_memory __attribute__((vector_size(16), aligned(1), may_alias));
 typedef float ggml_floats __attribute__((vector_size(4 * GD_LANES)));
 
-static const _Alignas(64) uint32_t ggml_lanes[GD_LANES] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 static const _Alignas(64) float ggml_iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 /* e2m1, doubled, as the scale is halved. */
 static const _Alignas(64) float ggml_e2m1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 static const _Alignas(16) int8_t ggml_iq4_bytes[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 static const _Alignas(16) int8_t ggml_e2m1_bytes[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-/* Whether blocks of 256 have scales of their own for ggml_group weights each; others have one scale for all 32. */
-#define ggml_is_large(TYPE) ((TYPE) >= GGML_Q2_K && (TYPE) != GGML_IQ4_NL && (TYPE) != GGML_MXFP4)
-#define ggml_has_table(TYPE) ((TYPE) == GGML_IQ4_NL || (TYPE) == GGML_IQ4_XS || (TYPE) == GGML_MXFP4)
-#define ggml_has_minimum(TYPE) ((TYPE) == GGML_Q2_K || (TYPE) == GGML_Q4_K || (TYPE) == GGML_Q5_K)
-#define ggml_has_offset(TYPE) ((TYPE) == GGML_Q4_1 || (TYPE) == GGML_Q5_1)
-#define ggml_has_five(TYPE) ((TYPE) == GGML_Q5_0 || (TYPE) == GGML_Q5_1 || (TYPE) == GGML_Q5_K)
 /* Whether weights are looked up in a vector of the 16 that a scale has. */
 #define ggml_looks_up(TYPE) (GD_WIDTH == 16 && (TYPE) != GGML_Q8_0 && !ggml_has_bytes(TYPE))
 /* Whether integers are put together as bytes, a whole block at a time. */
 #define ggml_has_bytes(TYPE) \
   ((TYPE) == GGML_Q2_K || (TYPE) == GGML_Q3_K || (TYPE) == GGML_Q5_K || (TYPE) == GGML_Q6_K || \
-   (TYPE) == GGML_Q5_0 || (TYPE) == GGML_Q5_1 || (GD_WIDTH < 16 && (TYPE) == GGML_Q4_K) || \
+   (GD_WIDTH < 16 && ((TYPE) == GGML_Q5_0 || (TYPE) == GGML_Q5_1 || (TYPE) == GGML_Q4_K)) || \
    (GD_WIDTH == 8 && ggml_has_table(TYPE)))
 /* Where the bytes of four bits of a small block begin. */
 #define ggml_offset(TYPE) \
   ((TYPE) == GGML_MXFP4 ? 1 : (TYPE) == GGML_Q4_1 ? 4 : (TYPE) == GGML_Q5_0 ? 6 : (TYPE) == GGML_Q5_1 ? 8 : 2)
-/* q is this much less than its number without sign. */
-#define ggml_middle(TYPE) \
-  ((TYPE) == GGML_Q4_0 ? 8 : (TYPE) == GGML_Q5_0 ? 16 : (TYPE) == GGML_Q3_K ? 4 : (TYPE) == GGML_Q6_K ? 32 : 0)
-
-/* Runs that share a scale, and runs of a step: with more of them more is constant, and there is more code. */
-#define ggml_group(TYPE) ((TYPE) == GGML_Q2_K || (TYPE) == GGML_Q3_K || (TYPE) == GGML_Q6_K ? 1 : 2)
-#define ggml_step(TYPE) (!ggml_is_large(TYPE) || GD_WIDTH == 4 ? 2 : GD_WIDTH == 8 ? 4 : 8)
-
-GD_INLINE vf ggml_half(const uint8_t *at) {
-  uint16_t half = *(const h1_memory *)at;
-  vh all;
-  GD_UNROLL for (int l = 0; l < GD_WIDTH; l++) all[l] = half;
-  return f16_to_vf(all);
-}
-
-/* Two of them, in turns. */
-GD_INLINE vf ggml_halves(const uint8_t *at) {
-  uint32_t two = *(const u1_memory *)at;
-  uint32_t all[GD_WIDTH / 2];
-  GD_UNROLL for (int l = 0; l < GD_WIDTH / 2; l++) all[l] = two;
-  vh halves;
-  __builtin_memcpy(&halves, all, sizeof halves);
-  return f16_to_vf(halves);
-}
-
-/* Scales of a large block; where it has minima, scale j at 2 j, minimum j at 2 j + 1. */
-typedef struct block_scales {
-  _Alignas(64) float numbers[2 * GD_LANES];
-  _Alignas(64) int8_t bytes[256]; /* of types of ggml_has_bytes: q of each weight */
-} block_scales;
+/* Runs of a step: with more of them more is constant, and there is more code. */
+#define ggml_step(TYPE) \
+  (!ggml_is_large(TYPE) || GD_WIDTH == 4 ? 2 : GD_WIDTH == 8 ? 4 : (TYPE) == GGML_Q5_K || (TYPE) == GGML_Q2_K ? 8 : 16)
+/* Whether scales are made a block before they are used: they are not ready at once, and operations that wait for them take the
+ * places of others. With bytes, which are many, it is no gain, nor with Q5_1. */
+#define ggml_ahead(TYPE) (GD_WIDTH == 16 && !ggml_has_bytes(TYPE) && (TYPE) != GGML_Q5_1)
 
 typedef uint8_t ggml_many __attribute__((vector_size(32)));
 typedef uint8_t ggml_many_memory __attribute__((vector_size(32), aligned(1), may_alias));
@@ -130,80 +97,32 @@ GD_INLINE void ggml_integers(const uint8_t *block, int8_t *out, uint32_t type) {
   }
 }
 
-/* Sixteen numbers by a factor, or by the two that lanes have in turns. */
-GD_INLINE void ggml_products(const ggml_floats *numbers, vf factor, float *out) {
-  vf parts[GD_PARTS];
-  __builtin_memcpy(parts, numbers, sizeof *numbers);
-  GD_UNROLL for (int p = 0; p < GD_PARTS; p++) store(out, p * GD_WIDTH, GD_CPU_F32, parts[p] * factor);
-}
+#include "ggml_scales.h"
 
-GD_INLINE void ggml_scales(const uint8_t *block, block_scales *out, uint32_t type) {
-  ggml_floats floats;
-  if (ggml_has_bytes(type)) ggml_integers(block, out->bytes, type);
-  if (type == GGML_Q2_K) {
-    ggml_bytes both = *(const ggml_bytes_memory *)block, scales = both & 15, minima = both >> 4;
-    ggml_bytes first = __builtin_shufflevector(scales, minima, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-    ggml_bytes last = __builtin_shufflevector(scales, minima, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-    vf factors = ggml_halves(block + 80);
-    floats = __builtin_convertvector(first, ggml_floats);
-    ggml_products(&floats, factors, out->numbers);
-    floats = __builtin_convertvector(last, ggml_floats);
-    ggml_products(&floats, factors, out->numbers + GD_LANES);
-  } else if (type == GGML_Q3_K) {
-    ggml_words words = *(const ggml_words_memory *)(block + 92);
-    ggml_words low = __builtin_shufflevector(words, words, 1, 2, 1, 2) >> (ggml_words){0, 0, 4, 4} & 0x0f0f0f0f;
-    ggml_words upper = __builtin_shufflevector(words, words, 3, 3, 3, 3) >> (ggml_words){0, 2, 4, 6} & 0x03030303;
-    ggml_signed_bytes scales = (ggml_signed_bytes)(low | upper << 4) - 32;
-    floats = __builtin_convertvector(scales, ggml_floats);
-    ggml_products(&floats, ggml_half(block + 108), out->numbers);
-  } else if (type == GGML_Q4_K || type == GGML_Q5_K) {
-    ggml_words words = *(const ggml_words_memory *)block;
-    ggml_words low = __builtin_shufflevector(words, words, 1, 3, 2, 3) >> (ggml_words){0, 0, 0, 4};
-    ggml_words upper = __builtin_shufflevector(words, words, 1, 1, 2, 2) >> 2;
-    low &= (ggml_words){0x3f3f3f3f, 0x0f0f0f0f, 0x3f3f3f3f, 0x0f0f0f0f};
-    low |= upper & (ggml_words){0, 0x30303030, 0, 0x30303030};
-    ggml_bytes pairs = (ggml_bytes)low;
-    pairs = __builtin_shufflevector(pairs, pairs, 0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
-    floats = __builtin_convertvector(pairs, ggml_floats);
-    ggml_products(&floats, ggml_halves(block), out->numbers);
-  } else if (type == GGML_Q6_K) {
-    ggml_signed_bytes scales = *(const ggml_signed_memory *)(block + 192);
-    floats = __builtin_convertvector(scales, ggml_floats);
-    ggml_products(&floats, ggml_half(block + 208), out->numbers);
-  } else if (type == GGML_IQ4_XS) {
-    uint32_t low = *(const u1_memory *)(block + 4), upper = *(const h1_memory *)(block + 2);
-    vf factor = ggml_half(block);
-    for (int p = 0; p < (GD_PARTS + 1) / 2; p++) {
-      vu j = *(const vu *)&ggml_lanes[p * GD_WIDTH] & 7;
-      vi six = (vi)(((low - (vu){0}) >> 4 * j & 15) | ((upper - (vu){0}) >> 2 * j & 3) << 4) - 32;
-      store(out->numbers, p * GD_WIDTH, GD_CPU_F32, __builtin_convertvector(six, vf) * factor);
-    }
-  }
-}
-
-/* Weights of numbers as floats. */
+/* Weights of numbers as floats. A product with a minimum or an offset has at most 22 bits, which float32 holds: so it may be a
+ * part of a fused multiply-add. */
 GD_INLINE vf ggml_weights(vf q, factors group, uint32_t type) {
-  if (ggml_has_minimum(type)) return q * group.low - group.high;
-  if (ggml_has_offset(type)) return q * group.low + group.high;
+  if (ggml_has_minimum(type)) return fma_vf(q, group.low, -group.high);
+  if (ggml_has_offset(type)) return fma_vf(q, group.low, group.high);
   return q * group.low;
 }
 
-/* The scale and minimum of a run, or a table of its weights. */
-GD_INLINE factors ggml_factors(const uint8_t *block, const block_scales *scales, int64_t run, uint32_t type) {
+/* The scale and minimum of a run of row `row`, or a table of its weights. */
+GD_INLINE factors ggml_factors(const block_scales *scales, int row, int64_t run, uint32_t type) {
   factors group = {0};
-  if (ggml_is_large(type)) {
-    int64_t g = run / ggml_group(type);
-    group.low = splat_memory(&scales->numbers[ggml_has_minimum(type) ? 2 * g : g]);
-    if (ggml_has_minimum(type)) group.high = splat_memory(&scales->numbers[2 * g + 1]);
-  } else if (type == GGML_MXFP4) {
-    uint32_t exponent = block[0];
-    uint32_t bits = exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23;
-    group.low = (vf)(bits - (vu){0});
-  } else {
-    group.low = ggml_half(block);
-    if (ggml_has_offset(type)) group.high = ggml_half(block + 2);
-  }
+  int64_t j = run / ggml_group(type);
+  const float *small = &scales->numbers[ggml_halves(type) * row], *large = &scales[row].numbers[ggml_scale_at(type, j)];
+  const float *scale = ggml_is_large(type) ? large : small;
+  group.low = splat_memory(scale);
+  /* The second number of a table can be an operand in memory. */
+  int next = ggml_has_minimum(type) ? ggml_minimum_after(type) : 1;
+  int is_operand = ggml_looks_up(type) && !ggml_has_five(type);
+  if (ggml_halves(type) == 2) group.high = is_operand ? splat(scale[next]) : splat_memory(scale + next);
 #if GD_WIDTH == 16
+  if (ggml_has_five(type) && ggml_looks_up(type)) {
+    vf numbers = *(const vf *)affine_table - splat(ggml_middle(type));
+    return (factors){ggml_weights(numbers, group, type), ggml_weights(numbers + splat(16), group, type)};
+  }
   if (ggml_looks_up(type)) {
     vf numbers = *(const vf *)(ggml_has_table(type) ? type == GGML_MXFP4 ? ggml_e2m1 : ggml_iq4 : affine_table);
     if (!ggml_has_table(type)) numbers -= splat(ggml_middle(type));
@@ -213,13 +132,20 @@ GD_INLINE factors ggml_factors(const uint8_t *block, const block_scales *scales,
   return group;
 }
 
-/* GD_WIDTH bytes, one a lane. */
-GD_INLINE vu ggml_bytes_at(const uint8_t *at) { return __builtin_convertvector(*(const vb_memory *)at, vu); }
+/* GD_WIDTH bytes, one a lane. Compilers widen shifted bytes anew, where the widened ones could be shifted: for AVX-512 they may
+ * not know what these are. */
+GD_INLINE vu ggml_bytes_at(const uint8_t *at) {
+  vu bytes = __builtin_convertvector(*(const vb_memory *)at, vu);
+#if GD_WIDTH == 16
+  __asm__("" : "+v"(bytes));
+#endif
+  return bytes;
+}
 
 /* Numbers of four bits of a part of a run; where they are looked up, with any bits above them. */
 GD_INLINE vu ggml_numbers(const uint8_t *block, int64_t run, int part, uint32_t type) {
   const uint8_t *at = block + part * GD_WIDTH;
-  uint32_t mask = ggml_looks_up(type) ? UINT32_MAX : 15;
+  uint32_t mask = ggml_looks_up(type) && (run != 0 || !ggml_has_five(type)) ? UINT32_MAX : 15;
   if (type == GGML_Q4_K) return ggml_bytes_at(at + 16 + 32 * (run >> 2) + 16 * (run & 1)) >> (uint32_t)(run >> 1 & 1) * 4 & mask;
   if (type == GGML_IQ4_XS) return ggml_bytes_at(at + 8 + 16 * (run >> 1)) >> (uint32_t)(run & 1) * 4 & mask;
   return ggml_bytes_at(at + ggml_offset(type)) >> (uint32_t)run * 4 & mask;
@@ -236,6 +162,11 @@ GD_INLINE vf ggml_values(
   }
   vu numbers = ggml_numbers(block, run, part, type);
 #if GD_WIDTH == 16
+  if (ggml_has_five(type) && ggml_looks_up(type)) {
+    __mmask16 fifth = (__mmask16)*(const h1_memory *)(block + ggml_offset(type) - 4 + 2 * run);
+    numbers = (vu)_mm512_mask_or_epi32((__m512i)numbers, fifth, (__m512i)numbers, _mm512_set1_epi32(16));
+    return (vf)_mm512_permutex2var_ps((__m512)group.low, (__m512i)numbers, (__m512)group.high);
+  }
   if (ggml_looks_up(type)) return sixteen_values(numbers, group.low);
 #endif
   if (ggml_has_table(type)) {

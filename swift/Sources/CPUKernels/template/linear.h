@@ -5,10 +5,10 @@
  *
  * Many rows: x and weight are copied to panels of float32, which stay in the caches: some rows of x in the second,
  * LINEAR_FEATURES rows of weight, LINEAR_DEPTH columns deep, in the first. A tile of rows by features is summed in
- * registers, one part of its partials after another; between panels they are in memory. One row: linear_dot.h. Work items
- * are blocks of LINEAR_BLOCK features, all rows each. */
+ * registers, one part of its partials after another; between panels they are in memory. One row, or a few: linear_dot.h.
+ * Work items are blocks of GD_CPU_LINEAR_BLOCK features, all rows each. */
 
-enum { LINEAR_BLOCK = 16, LINEAR_DEPTH = MATRIX_DEPTH };
+enum { LINEAR_DEPTH = MATRIX_DEPTH };
 /* A panel of x: its floats, its most rows, and its most columns. */
 enum { LINEAR_PANEL = 208 << 10, LINEAR_PANEL_ROWS = 96, LINEAR_PANEL_DEPTH = 4 * LINEAR_DEPTH };
 /* Features whose partials are in memory at a time, multiples of 8 and of LINEAR_FEATURES: twice as many, for half the
@@ -92,13 +92,6 @@ static void linear_rows(
   }
 }
 
-/* Element `at` of a row of x or out. */
-GD_INLINE void *linear_element(const gd_cpu_linear *op, const gd_cpu_tensor *tensor, int64_t row, int64_t at) {
-  if (op->places == NULL) return element(tensor, row, 0, at);
-  int64_t place = op->places[row];
-  return element(tensor, place / op->ranks, place % op->ranks, at);
-}
-
 /* Columns first .. first + count - 1 of a row of x, in the order of the weight's lanes, and zeros up to a multiple of
  * GD_LANES. */
 static void linear_x(const gd_cpu_linear *op, int64_t row, int64_t first, int64_t count, float *panel) {
@@ -115,18 +108,6 @@ GD_INLINE row_sum linear_output(const float *sums, int64_t partials, int64_t apa
     if (partials > GD_LANES) parts[p] += load(sums, (GD_PARTS + p) * apart, GD_CPU_F32);
   }
   return row_sum_of(parts);
-}
-
-/* Outputs first .. first + count - 1 of a row from their sums, at most LINEAR_WIDE. */
-static void linear_finish(const gd_cpu_linear *op, float *values, int64_t row, int64_t first, int64_t count) {
-  if (op->residual.data != NULL) {
-    const void *residual = element(&op->residual, row, 0, first);
-    for (int64_t i = 0; i < count; i += GD_WIDTH) {
-      vf sum = load(values, i, GD_CPU_F32) + load_left(residual, i, op->residual.dtype, count - i);
-      store(values, i, GD_CPU_F32, sum);
-    }
-  }
-  convert(values, 0, GD_CPU_F32, linear_element(op, &op->out, row, first), 0, op->out.dtype, count);
 }
 
 /* Asks for a share of the next panel of weight, while this one is multiplied: columns first .. first + count - 1 of rows
@@ -227,29 +208,43 @@ static void linear_many(
   }
 }
 
-/* Floats for partials; with one row, for those of LINEAR_NARROW outputs and for as many rows' scales and biases. */
+/* Floats for partials; of a few rows, for those of LINEAR_NARROW outputs each and for as many scales and biases of rows of weight. */
 enum { LINEAR_SUMS = LINEAR_PANEL_ROWS * LINEAR_NARROW * 2 * GD_LANES, LINEAR_ROW_SUMS = LINEAR_NARROW * 2 * GD_LANES };
-/* The longest row that these and a panel suffice for. */
-enum { LINEAR_DOT_COLUMNS = (LINEAR_SUMS - LINEAR_ROW_SUMS) / LINEAR_NARROW / 2 * MATRIX_LEAST_GROUP };
+/* The most rows that are multiplied without panels of weight. */
+enum { LINEAR_FEW_ROWS = LINEAR_TAKEN > 1 ? 8 : 1, LINEAR_FEW_SUMS = LINEAR_FEW_ROWS * LINEAR_ROW_SUMS };
+/* The longest row that these and a panel suffice for: groups of 16 columns have no biases, others are twice as long. */
+enum { LINEAR_DOT_COLUMNS = (LINEAR_SUMS - LINEAR_FEW_SUMS) / LINEAR_NARROW * MATRIX_LEAST_GROUP };
 
-/* One row, which fits a panel, by features begin .. end - 1. */
-static void linear_one(
+/* Whether there are few rows, which fit a panel. */
+GD_INLINE int linear_is_few(const gd_cpu_linear *op) {
+  int64_t columns = op->weight.columns, stride = columns + LINEAR_GAP + GD_LANES;
+  if (op->rows == 1) return columns <= LINEAR_DOT_COLUMNS;
+  return op->rows <= LINEAR_FEW_ROWS && columns <= LINEAR_DOT_COLUMNS && LINEAR_FEW_ROWS * stride <= LINEAR_PANEL;
+}
+
+/* A few rows by features begin .. end - 1. */
+static void linear_few_rows(
   const gd_cpu_linear *op, linear_memory *memory, int64_t begin, int64_t end, const uint32_t *stop
 ) {
-  linear_x(op, 0, 0, op->weight.columns, memory->x);
-  float *groups = memory->sums + LINEAR_ROW_SUMS;
+  int64_t columns = op->weight.columns, partials = memory->partials;
+  linear_few few = {
+    .x = memory->x, .sums = memory->sums, .rows = op->rows, .outputs = LINEAR_NARROW,
+    .stride = (columns + GD_LANES - 1) / GD_LANES * GD_LANES + LINEAR_GAP};
+  for (int64_t row = 0; row < op->rows; row++) linear_x(op, row, 0, columns, memory->x + row * few.stride);
   for (int64_t first = begin; first < end && !gd_cpu_stopped(stop); first += LINEAR_NARROW) {
     int64_t count = least(LINEAR_NARROW, end - first);
-    linear_dots(&op->weight, first, count, memory->x, groups, memory->sums);
-    float values[LINEAR_NARROW];
-    for (int64_t f = 0; f < count; f += 8) {
-      row_sum sums[8];
-      GD_UNROLL for (int k = 0; k < 8; k++) {
-        sums[k] = linear_output(memory->sums + (f + k) * memory->partials, memory->partials, GD_WIDTH);
+    linear_dots(&op->weight, first, count, &few, memory->sums + LINEAR_FEW_SUMS);
+    for (int64_t row = 0; row < op->rows; row++) {
+      float values[LINEAR_NARROW];
+      for (int64_t f = 0; f < count; f += 8) {
+        row_sum sums[8];
+        GD_UNROLL for (int k = 0; k < 8; k++) {
+          sums[k] = linear_output(few_sums(&few, row, f + k, partials), partials, GD_WIDTH);
+        }
+        sum_eight(sums, values + f);
       }
-      sum_eight(sums, values + f);
+      linear_finish(op, values, row, first, count);
     }
-    linear_finish(op, values, 0, first, count);
   }
 }
 
@@ -260,11 +255,11 @@ static void linear_features(const gd_cpu_linear *op, int64_t first, int64_t last
   memory.x = scratch_take(&take, LINEAR_PANEL);
   memory.weight = scratch_take(&take, LINEAR_FEATURES * (LINEAR_DEPTH + LINEAR_GAP));
   memory.sums = scratch_take(&take, LINEAR_SUMS);
-  if (op->rows == 1 && op->weight.columns <= LINEAR_DOT_COLUMNS) linear_one(op, &memory, first, last, stop);
+  if (linear_is_few(op)) linear_few_rows(op, &memory, first, last, stop);
   else linear_many(op, &memory, first, last, stop);
 }
 
 static void linear(const void *params, int64_t begin, int64_t end, void *scratch, const uint32_t *stop) {
   const gd_cpu_linear *op = params;
-  linear_features(op, begin * LINEAR_BLOCK, least(end * LINEAR_BLOCK, op->out_features), scratch, stop);
+  linear_features(op, begin * GD_CPU_LINEAR_BLOCK, least(end * GD_CPU_LINEAR_BLOCK, op->out_features), scratch, stop);
 }

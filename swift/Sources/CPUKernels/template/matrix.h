@@ -2,21 +2,23 @@
  *
  * A packed format is of a family (affine.h), which gives under its name, for a constant `bits`:
  *   FAMILY_group          columns that share a scale and a bias, of the elements of a block
+ *   FAMILY_least, _most   the fewest and the most of them
  *   FAMILY_scales         scales and biases of some groups, as float32; groups are counted through the matrix
  *   FAMILY_factors        the factors that turn a group's numbers into values, from its scale and its bias
  *   FAMILY_values         GD_WIDTH values of run first + run of a row, a run being GD_LANES columns
  *   FAMILY_reads_beyond   whether a run is read with up to MATRIX_BEYOND bytes after it: then a row is one stream of numbers
  *   FAMILY_interleaves    whether the lanes of a run hold columns 0, 8, 1, 9, 2 ..: its other factor is put into that order
  * A format whose blocks hold all of their factors is of a family (ggml.h) that gives, for a constant `number`:
- *   FAMILY_scales         what several runs of a block need
- *   FAMILY_factors        the factors of a run of a block
+ *   FAMILY_scales         what the runs of some blocks need
+ *   FAMILY_factors        the factors of a run of one of these blocks
  *   FAMILY_values         GD_WIDTH values of a run
  *   FAMILY_group          runs that have the same factors
  *   FAMILY_step           runs of a loop's step, a divisor of a block's
+ *   FAMILY_ahead          whether FAMILY_scales is called a block early
  * The formats are those of gated_delta.h; GD_CPU_UNPACKINGS and GD_CPU_BLOCK_UNPACKINGS instantiate the kernels for each
  * family and its bits or number. */
 
-enum { MATRIX_LEAST_GROUP = 32, MATRIX_LARGEST_GROUP = 128, MATRIX_BEYOND = 16 };
+enum { MATRIX_LEAST_GROUP = 16, MATRIX_LARGEST_GROUP = 128, MATRIX_BEYOND = 16 };
 
 /* Elements of a block, a power of two, and its logarithm; a block's bytes; the dtype of floats; GD_CPU_UNPACK_*. */
 typedef struct matrix_layout {
@@ -33,6 +35,11 @@ static const matrix_layout matrix_layouts[] = {
 
 GD_INLINE matrix_layout layout_of(const gd_cpu_matrix *matrix) { return matrix_layouts[matrix->format]; }
 GD_INLINE int is_packed(const gd_cpu_matrix *matrix) { return layout_of(matrix).unpacking != GD_CPU_UNPACK_NONE; }
+
+/* Bytes of a scale or a bias. */
+GD_INLINE int64_t scale_bytes(const gd_cpu_matrix *matrix) {
+  return matrix->dtype == GD_CPU_U8 ? 1 : dtype_size(matrix->dtype);
+}
 
 /* Bytes of a number of columns, which are whole blocks. */
 GD_INLINE int64_t matrix_bytes(const gd_cpu_matrix *matrix, int64_t columns) {
@@ -56,19 +63,21 @@ typedef struct unpacking {
   vf (*values)(const uint8_t *row, int64_t first, int run, int part, factors group, uint32_t bits);
   int64_t group;
   uint32_t bits;
-  int reads_beyond;
+  int least, most, reads_beyond;
 } unpacking;
-#define GD_UNPACKING(FAMILY, BITS, ELEMENTS) \
-  (unpacking) { \
-    FAMILY##_scales, FAMILY##_factors, FAMILY##_values, FAMILY##_group(ELEMENTS), BITS, FAMILY##_reads_beyond(BITS) \
+#define GD_UNPACKING(FAMILY, BITS, ELEMENTS)                                                                             \
+  (unpacking) {                                                                                                          \
+    FAMILY##_scales, FAMILY##_factors, FAMILY##_values, FAMILY##_group(ELEMENTS), BITS, FAMILY##_least(BITS),            \
+      FAMILY##_most(BITS), FAMILY##_reads_beyond(BITS)                                                                   \
   }
 
 #include "affine.h"
 #include "ggml.h"
+#include "micro.h"
 #include "blocks.h"
 
 /* Chains of a sum for each of GD_LANES partials: linear.h. */
-static int matrix_chains(const gd_cpu_matrix *matrix) {
+GD_INLINE int matrix_chains(const gd_cpu_matrix *matrix) {
   switch (layout_of(matrix).unpacking) {
 #define GD_CASE_CHAINS(UNPACKING, FAMILY, BITS) \
   case UNPACKING: return 2;
@@ -78,7 +87,7 @@ static int matrix_chains(const gd_cpu_matrix *matrix) {
   }
 }
 
-static int interleaves(const gd_cpu_matrix *matrix) {
+GD_INLINE int interleaves(const gd_cpu_matrix *matrix) {
   switch (layout_of(matrix).unpacking) {
 #define GD_CASE_INTERLEAVES(UNPACKING, FAMILY, BITS) \
   case UNPACKING: return FAMILY##_interleaves(BITS);
@@ -98,6 +107,7 @@ GD_INLINE void expand_packed(
 ) {
   float scales[MATRIX_ROWS * MATRIX_GROUPS], biases[MATRIX_ROWS * MATRIX_GROUPS];
   int64_t group = packed.group, groups = count / group;
+  int runs = packed.least < 2 * GD_LANES ? 1 : 2;
   /* Those of whole rows follow one another: a row's may be less than a vector. */
   int are_whole = count == matrix->columns;
   if (are_whole) packed.scales(matrix, row * groups, rows * groups, scales, biases);
@@ -113,8 +123,8 @@ GD_INLINE void expand_packed(
         run = 0;
       }
       factors values = packed.factors(&scale[g], &bias[g], packed.bits);
-      for (int64_t i = 0; i < group; i += 2 * GD_LANES, run += 2) {
-        GD_UNROLL for (int p = 0; p < 2 * GD_PARTS; p++) {
+      for (int64_t i = 0; i < group; i += runs * GD_LANES, run += runs) {
+        GD_UNROLL for (int p = 0; p < runs * GD_PARTS; p++) {
           vf elements = packed.values(from, run, p / GD_PARTS, p % GD_PARTS, values, packed.bits);
           store(out, g * group + i + p * GD_WIDTH, GD_CPU_F32, elements);
         }
@@ -125,7 +135,7 @@ GD_INLINE void expand_packed(
 
 /* Elements first .. first + count - 1 of `rows` rows, at most MATRIX_DEPTH of at most MATRIX_ROWS. Of a packed matrix first
  * and count are multiples of a group, and the order within GD_LANES is that of lanes. */
-static void expand(
+static __attribute__((unused)) void expand(
   const gd_cpu_matrix *matrix, int64_t row, int64_t rows, int64_t first, int64_t count, float *out, int64_t apart
 ) {
   matrix_layout layout = layout_of(matrix);

@@ -22,14 +22,6 @@ typedef struct norm_rows {
   void *out[NORM_ROWS];
 } norm_rows;
 
-GD_INLINE vf load_left(const void *array, int64_t i, uint32_t dtype, int64_t left) {
-  return left >= GD_WIDTH ? load(array, i, dtype) : load_first(array, i, dtype, left);
-}
-GD_INLINE void store_left(void *array, int64_t i, uint32_t dtype, int64_t left, vf x) {
-  if (left >= GD_WIDTH) store(array, i, dtype, x);
-  else store_first(array, i, dtype, left, x);
-}
-
 /* x factor weight act(z) from element i on, where x begins with element i - at. */
 GD_INLINE void norm_vector(
   norm_kind kind, const void *x, int64_t at, const void *z, const void *weight, void *out, int64_t i, int64_t left,

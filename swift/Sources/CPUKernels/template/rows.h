@@ -38,6 +38,15 @@ GD_INLINE double sum_of_squares(const void *x, uint32_t dtype, int64_t count) {
   return squares_total(&sums);
 }
 
+/* A vector's elements, or as many as are left. */
+GD_INLINE vf load_left(const void *array, int64_t i, uint32_t dtype, int64_t left) {
+  return left >= GD_WIDTH ? load(array, i, dtype) : load_first(array, i, dtype, left);
+}
+GD_INLINE void store_left(void *array, int64_t i, uint32_t dtype, int64_t left, vf x) {
+  if (left >= GD_WIDTH) store(array, i, dtype, x);
+  else store_first(array, i, dtype, left, x);
+}
+
 GD_INLINE void convert_row(
   const void *in, int64_t in_at, uint32_t in_dtype, void *out, int64_t out_at, uint32_t out_dtype, int64_t count
 ) {

@@ -128,6 +128,15 @@ public func encodeCombineExperts(_ target: UInt64, _ op: UnsafePointer<gd_combin
   encode(op, into: target)
 }
 
+extension gd_top_k {
+  static var opName: StaticString { "topK" }
+}
+
+@_cdecl("gd_encode_top_k")
+public func encodeTopK(_ target: UInt64, _ op: UnsafePointer<gd_top_k>?) -> gd_status {
+  encode(op, into: target)
+}
+
 extension gd_copy_slots {
   static var opName: StaticString { "copySlots" }
 }

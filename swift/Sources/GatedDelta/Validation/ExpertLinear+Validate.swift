@@ -3,7 +3,7 @@ import GatedDeltaTypes
 
 extension gd_expert_linear: OpDescriptor {
   func validate(_ validator: inout Validator) throws(Failure) {
-    try Check.reserved(reserved)
+    let options = try ExpertLinear.Options(self)
     let idDims = try validator.dims(self.ids, "ids", "[tokens, k]", rank: 2)
     let (tokens, chosen) = (idDims[0], idDims[1])
     let weightDims = try validator.dims(self.weight, "weight", "[experts, outFeatures, inFeatures]", rank: 3)
@@ -32,8 +32,8 @@ extension gd_expert_linear: OpDescriptor {
       self.out, "out", Dims(tokens, chosen, outFeatures), "[tokens, k, outFeatures]", .orF32(x.dtype))
     try validator.checkOverlaps()
     let op = ExpertLinear(
-      tokens: Int(tokens), chosen: Int(chosen), experts: Int(experts), x: x, sharesRows: sharesRows, matrices: matrices,
-      ids: ids, out: out)
+      tokens: Int(tokens), chosen: Int(chosen), experts: Int(experts), options: options, x: x, sharesRows: sharesRows,
+      matrices: matrices, ids: ids, out: out)
     // Ids are checked where there is nothing to write, too.
     try validator.finish(.expertLinear(op), isEmpty: tokens == 0 || chosen == 0)
   }

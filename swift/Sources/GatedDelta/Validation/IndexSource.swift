@@ -93,7 +93,7 @@ extension Validator {
     }
     let buffer = try self.buffer(given.buffer, name)
     // It is read before a submission's files are checked.
-    guard buffer.memory.file == nil else { throw Validator.onlyRead("\(name)", "memory of the library or the caller") }
+    guard !buffer.memory.isReadOnly else { throw Validator.onlyRead("\(name)", "memory of the library or the caller") }
     let available = UInt64(buffer.memory.byteCount)
     guard given.offset % 4 == 0 else {
       throw Failure(

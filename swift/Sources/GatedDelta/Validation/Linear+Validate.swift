@@ -3,6 +3,7 @@ import GatedDeltaTypes
 
 extension gd_linear: OpDescriptor {
   func validate(_ validator: inout Validator) throws(Failure) {
+    let options = try Linear.Options(self)
     let dims = try validator.dims(self.x, "x", "[rows, inFeatures]", rank: 2)
     let (rows, inFeatures) = (dims[0], dims[1])
     let outFeatures = try validator.dims(self.weight, "weight", "[outFeatures, inFeatures]", rank: 2)[0]
@@ -26,7 +27,8 @@ extension gd_linear: OpDescriptor {
     try validator.checkOverlaps()
 
     let op = Linear(
-      rows: Int(rows), x: x, matrix: matrix, residual: residual, out: out, replacesResidual: replacesResidual)
+      rows: Int(rows), options: options, x: x, matrix: matrix, residual: residual, out: out,
+      replacesResidual: replacesResidual)
     // Without input features the sums are empty, and the output is zeros or the residual: it must still be written.
     try validator.finish(.linear(op), isEmpty: rows == 0 || outFeatures == 0)
   }

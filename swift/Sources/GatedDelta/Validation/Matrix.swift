@@ -80,6 +80,10 @@ extension Validator {
   /// The affine format that the shapes of words and scales leave.
   private func affine(_ given: MatrixArguments, _ columns: UInt32) throws(Failure) -> WeightFormat {
     guard !given.biases.isAbsent else {
+      if given.scales.dtype == DType.u8.rawValue {
+        throw Failure(
+          .invalidArgument, argument: "weightFormat", expected: "a format, since several have scales of u8", received: "none")
+      }
       throw Failure(.invalidArgument, argument: "biases", expected: "a tensor, since scales is one", received: "none")
     }
     guard !given.scales.isAbsent else {
@@ -124,7 +128,7 @@ extension Validator {
     }
     let weight = try input(
       given.weight, "weight", given.dims(rows, UInt32(clamping: layout.stored(columns: Int(columns)))),
-      given.layout(format), DTypes(layout.dtype), .bytes)
+      given.layout(format), DTypes(layout.dtype), given.experts == nil ? .bytes : .pieces)
     let companions = given.dims(rows, columns / UInt32(layout.elements))
     var scales, biases: TensorView?
     if layout.scales != .none {

@@ -65,6 +65,15 @@ extension GatedDeltaStep.Options {
   }
 }
 
+extension Linear.Options {
+  init(_ given: gd_linear) throws(Failure) {
+    self.init(
+      activations: try Check.option(given.activations, "activations"),
+      products: try Check.option(given.products, "products")
+    )
+  }
+}
+
 extension Attention.Options {
   init(_ given: gd_attention) throws(Failure) {
     self.init(
@@ -72,7 +81,8 @@ extension Attention.Options {
       weightForm: try Check.option(given.weight_form, "weightForm"),
       ropeTheta: try Check.number(given.rope_theta, "ropeTheta", above: 0),
       normEps: try Check.number(given.norm_eps, "normEps", from: 0),
-      scale: given.scale
+      scale: given.scale,
+      products: try Check.option(given.products, "products")
     )
   }
 }
@@ -81,6 +91,15 @@ extension Route.Options {
   init(_ given: gd_route) throws(Failure) {
     self.init(
       normalize: try Check.boolean(given.normalize, "normalize")
+    )
+  }
+}
+
+extension ExpertLinear.Options {
+  init(_ given: gd_expert_linear) throws(Failure) {
+    self.init(
+      activations: try Check.option(given.activations, "activations"),
+      products: try Check.option(given.products, "products")
     )
   }
 }

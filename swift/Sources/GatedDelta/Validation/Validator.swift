@@ -63,6 +63,7 @@ struct Validator {
     case .own: break
     case .wrapped: borrows = true
     case .mapped(let window): files.unite([window.file])
+    case .joined(let pieces): files.unite(pieces.files)
     }
     if collectsUses { uses.append(Plan.Use(buffer: buffer, op: "\(op)", argument: "\(name)")) }
     return buffer
@@ -79,6 +80,8 @@ struct Validator {
     case block
     /// Contiguous, at any byte.
     case bytes
+    /// Contiguous, at any byte, or a piece of mapped memory for each of the first dimension.
+    case pieces
   }
 
   /// A tensor's dimensions, as many as its layout has names.
@@ -146,11 +149,16 @@ struct Validator {
         .dtype, argument: "\(name)", expected: dtypes.names,
         received: DType(rawValue: tensor.dtype)?.name ?? "\(tensor.dtype), which is no dtype")
     }
-    guard !isOutput || buffer.memory.file == nil else { throw Validator.onlyRead("\(name)", "memory that can be written") }
+    guard !isOutput || !buffer.memory.isReadOnly else { throw Validator.onlyRead("\(name)", "memory that can be written") }
+    let pieces = buffer.memory.pieces
+    guard pieces == nil || placement == .pieces else {
+      throw Failure(
+        .invalidArgument, argument: "\(name)", expected: "memory in one piece", received: "pieces, as of experts' weights")
+    }
     let strides = try strides(tensor, name, dims, placement, shape)
     let alignment: UInt64
     switch placement {
-    case .bytes: alignment = 1
+    case .bytes, .pieces: alignment = 1
     case .block: alignment = UInt64(dtype.size)
     case .rows, .vectorBlock: alignment = UInt64(dtype.size) &* (shape.hasVectors ? 8 : 1)
     }
@@ -168,6 +176,13 @@ struct Validator {
         .shape, argument: "\(name)", expected: "a tensor inside its buffer of \(available) bytes",
         received: "\(wanted) at offset \(tensor.offset)")
     }
+    if let pieces {
+      guard tensor.offset == 0, UInt64(dims[0]) == UInt64(pieces.pieces.count), bytes.partialValue == available else {
+        throw Failure(
+          .shape, argument: "\(name)", expected: "all of its \(pieces.pieces.count) pieces, \(pieces.bytesEach) bytes each",
+          received: "\(dims.text) of \(dtype.name) at offset \(tensor.offset)")
+      }
+    }
     if isOutput, strides.rowsOverlap(in: shape) {
       throw Failure(
         .overlap, argument: "\(name)", expected: "strides that keep an output's rows apart",
@@ -176,7 +191,8 @@ struct Validator {
     let view = TensorView(
       memory: buffer.memory, offset: Int(tensor.offset), dtype: dtype, tokenStride: Int(strides.token),
       headStride: Int(strides.head))
-    if bytes.partialValue > 0 {
+    // Nothing can write to pieces.
+    if bytes.partialValue > 0, pieces == nil {
       let start = UInt(bitPattern: view.pointer)
       extents.append(Extent(name: name, start: start, end: start &+ UInt(bytes.partialValue), isOutput: isOutput))
     }
@@ -192,7 +208,7 @@ struct Validator {
     _ tensor: gd_tensor, _ name: StaticString, _ dims: Dims, _ placement: Layout, _ shape: Shape
   ) throws(Failure) -> Strides {
     switch placement {
-    case .block, .vectorBlock, .bytes:
+    case .block, .vectorBlock, .bytes, .pieces:
       guard tensor.isContiguous(dims) else {
         throw Failure(
           .shape, argument: "\(name)", expected: "a contiguous tensor",

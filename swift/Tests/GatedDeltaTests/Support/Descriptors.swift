@@ -189,6 +189,16 @@ extension Fixture {
     return op
   }
 
+  func topK(rows: Int = 3, columns: Int = 20, chosen: Int = 4) throws -> gd_top_k {
+    var op = gd_top_k()
+    op.size = UInt32(MemoryLayout<gd_top_k>.size)
+    op.version = 1
+    op.x = try tensor(.bf16, rows, columns)
+    op.values = try tensor(.f32, rows, chosen)
+    op.ids = try tensor(.id32, rows, chosen)
+    return op
+  }
+
   /// Of 4 bits in groups of 64, with a row of x for each expert.
   func expertLinear(tokens: Int = 3, chosen: Int = 2) throws -> gd_expert_linear {
     var op = gd_expert_linear()

@@ -64,6 +64,10 @@ final class FakeBackend: Backend, @unchecked Sendable {
     remember(window.pointer, window.byteCount, .mapped(window))
   }
 
+  func join(_ pieces: JoinedPieces) throws(Failure) -> Memory {
+    remember(.allocate(byteCount: 1, alignment: 1), pieces.byteCount, .joined(pieces))
+  }
+
   func check(_ op: Op) throws(Failure) {
     if let refusal, refusal.op == op.name { throw refusal.failure }
   }

@@ -1,0 +1,48 @@
+/**
+ * `llama-bench` and `llama-batched-bench` of ik_llama.cpp or llama.cpp as one of the programs that models.ts compares. Each answer is a
+ * process of its own, which loads the model anew, with rows repacked where the program can.
+ */
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+
+const [file, threads, folder] = process.argv.slice(2) as [string, string, string];
+
+function output(name: string, ...args: string[]): string {
+  const { stdout, exitCode } = Bun.spawnSync([join(folder, name), "-m", file, "-t", threads, ...args], { stderr: "ignore" });
+  if (exitCode !== 0) throw new Error(`${name} ${args.join(" ")}: exit status ${exitCode}`);
+  return stdout.toString();
+}
+
+/** The results of `llama-bench`, of which it makes a list. */
+interface Result {
+  readonly build_commit: string;
+  readonly n_gen: number;
+  readonly samples_ns: readonly number[];
+}
+
+const repacks = Bun.spawnSync([join(folder, "llama-bench"), "--help"]).stdout.toString().includes("-rtr");
+const repacked = repacks ? ["-rtr", "1"] : [];
+const results = (...args: string[]) => JSON.parse(output("llama-bench", ...args, ...repacked, "-r", "2", "-o", "json")) as Result[];
+
+/** Seconds of a step of so many sequences: the column of generated tokens a second of the table of `llama-batched-bench`. */
+function batch(sequences: number): number[] {
+  const size = String(32 * sequences);
+  const text = output("llama-batched-bench", "-c", size, "-b", "512", "-ub", "512", "-npp", "16", "-ntg", "8", "-npl", String(sequences), ...(repacks ? ["-rtr"] : []));
+  const row = text.split("\n").filter((line) => /^\|\s*16 \|/.test(line)).at(-1);
+  const [, seconds] = [...(row ?? "").matchAll(/\|\s*([\d.]+) /g)].map((match) => Number(match[1])).slice(-4, -2).toReversed();
+  if (seconds === undefined) throw new Error(`llama-batched-bench: no table in\n${text}`);
+  return [seconds];
+}
+
+function times(kind: string, size: number): number[] {
+  if (kind === "batch") return batch(size);
+  if (kind === "prompt") return results("-p", String(size), "-n", "0").flatMap(({ samples_ns }) => samples_ns.map((t) => t / 1e9));
+  const found = kind === "after" ? results("-p", "0", "-n", "0", "-gp", `${size},8`) : results("-p", "0", "-n", "16");
+  return found.filter(({ n_gen }) => n_gen > 0).flatMap(({ n_gen, samples_ns }) => samples_ns.map((t) => t / n_gen / 1e9));
+}
+
+console.log(JSON.stringify({ version: `${folder}, ${repacks ? "rows repacked" : "rows as they lie"}` }));
+for await (const line of createInterface({ input: process.stdin })) {
+  const [kind, size] = line.split(":") as [string, string?];
+  console.log(JSON.stringify(times(kind, Number(size))));
+}

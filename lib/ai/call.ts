@@ -1,0 +1,87 @@
+/** A call of the SDK as a request for an answer. */
+import type { LanguageModelV4CallOptions, SharedV4Warning } from "@ai-sdk/provider";
+import { invalid } from "../arguments/checks.ts";
+import { isRecord } from "../checkpoint/json.ts";
+import type { ConstraintOptions } from "../model/constraints/constraint-grammar.ts";
+import type { GenerateOptions } from "../model/session/session-options.ts";
+import type { AnswerRequest } from "../server/answer-request.ts";
+import { constraintOptions } from "../server/constraint-options.ts";
+import { messagesOf } from "./prompt.ts";
+
+/** A call that was read. */
+export interface Call {
+  readonly request: AnswerRequest;
+  /** The salt that it names. */
+  readonly salt: string | undefined;
+  /** Settings that have no effect, or another one. */
+  readonly warnings: SharedV4Warning[];
+}
+
+/** The member of `providerOptions` that is read. */
+const ownOptions = "gatedDelta";
+
+/**
+ * Reads a call.
+ *
+ * @throws {GatedDeltaError} that names the member at fault.
+ */
+export function readCall(op: string, call: LanguageModelV4CallOptions): Call {
+  const warnings: SharedV4Warning[] = [];
+  const { salt, variables, ...own } = ownOf(op, call.providerOptions?.[ownOptions]);
+  const tools = toolsOf(call.tools, warnings);
+  const { reasoning = "provider-default" } = call;
+  if (reasoning !== "provider-default" && reasoning !== "none") {
+    warnings.push({ type: "compatibility", feature: "reasoning", details: "the model thinks or does not: levels of effort are one" });
+  }
+  const thinks = reasoning === "provider-default" ? {} : { enable_thinking: reasoning !== "none" };
+  const given: GenerateOptions = {
+    maxTokens: call.maxOutputTokens,
+    temperature: call.temperature,
+    topP: call.topP,
+    topK: call.topK,
+    presencePenalty: call.presencePenalty,
+    frequencyPenalty: call.frequencyPenalty,
+    stop: call.stopSequences,
+    seed: call.seed,
+    ...constraintOf(call, tools.length > 0),
+  };
+  const settings = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined && value !== null));
+  return {
+    request: { prompt: { messages: messagesOf(op, call.prompt), tools, variables: { ...thinks, ...variables } }, options: { ...own, ...settings }, answers: 1, severalCalls: true },
+    salt,
+    warnings,
+  };
+}
+
+interface OwnOptions extends GenerateOptions {
+  readonly salt?: string;
+  readonly variables?: Readonly<Record<string, unknown>>;
+}
+
+/** The options of a call that are this library's. Those of a generation are checked by the session. */
+function ownOf(op: string, value: unknown = {}): OwnOptions {
+  const at = `providerOptions.${ownOptions}`;
+  if (!isRecord(value)) throw invalid(op, at, "an object of options", value);
+  const { salt, variables, signal, onProgress, processors } = value;
+  if (salt !== undefined && typeof salt !== "string") throw invalid(op, `${at}.salt`, "a text", salt);
+  if (variables !== undefined && !isRecord(variables)) throw invalid(op, `${at}.variables`, "an object of values for the chat template", variables);
+  for (const [name, one] of Object.entries({ signal, onProgress, processors })) if (one !== undefined) throw invalid(op, `${at}.${name}`, "values of JSON alone", one);
+  return value as OwnOptions;
+}
+
+/** The functions of a call, in the form that chat templates read. */
+function toolsOf(tools: LanguageModelV4CallOptions["tools"], warnings: SharedV4Warning[]): object[] {
+  return (tools ?? []).flatMap((tool) => {
+    if (tool.type === "function") {
+      const { name, description, inputSchema: parameters } = tool;
+      return [{ type: "function", function: { name, ...(description === undefined ? {} : { description }), parameters } }];
+    }
+    warnings.push({ type: "unsupported", feature: `tool ${tool.id}`, details: "this provider runs no tools" });
+    return [];
+  });
+}
+
+function constraintOf({ responseFormat: format, toolChoice: choice = { type: "auto" } }: LanguageModelV4CallOptions, tools: boolean): ConstraintOptions {
+  const schema = format?.type === "json" ? format.schema ?? { type: "object" } : undefined;
+  return constraintOptions(schema, choice.type === "tool" ? { name: choice.toolName } : choice.type, tools);
+}

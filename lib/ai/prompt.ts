@@ -1,0 +1,88 @@
+/** The SDK's prompts as messages in the form that chat templates read. */
+import type { LanguageModelV4FilePart, LanguageModelV4Message, LanguageModelV4Prompt, LanguageModelV4ToolResultPart } from "@ai-sdk/provider";
+import { invalid } from "../arguments/checks.ts";
+import { isRecord } from "../checkpoint/json.ts";
+import { UnsupportedError } from "../errors.ts";
+import type { ChatMessage } from "../model/text/chat-messages.ts";
+import { parseWithDigits } from "../model/text/json-digits.ts";
+
+type Assistant = Extract<LanguageModelV4Message, { readonly role: "assistant" }>;
+
+/**
+ * The messages of a prompt.
+ *
+ * @throws {GatedDeltaError} that names the part: `UnsupportedError` for images, sounds, files that are no text, and what a provider ran.
+ */
+export function messagesOf(op: string, prompt: LanguageModelV4Prompt): ChatMessage[] {
+  return prompt.flatMap((message, i) => {
+    const at = `prompt[${i}].content`;
+    switch (message.role) {
+      case "system":
+        return [{ role: "system", content: message.content }];
+      case "user":
+        return [{ role: "user", content: message.content.map((part, j) => (part.type === "text" ? part.text : textOfFile(op, part, `${at}[${j}]`))).join("") }];
+      case "assistant":
+        return [assistantOf(op, message, at)];
+      case "tool":
+        // Answers to questions whether a provider may run a tool: none runs here.
+        return message.content.flatMap((part, j) => (part.type === "tool-result" ? [resultOf(op, part, `${at}[${j}]`)] : []));
+    }
+  });
+}
+
+function textOfFile(op: string, { data, mediaType }: Pick<LanguageModelV4FilePart, "data" | "mediaType">, at: string): string {
+  if (data.type === "text") return data.text;
+  throw unsupported(op, at, "text: the model reads text alone", `a file of type ${mediaType}`);
+}
+
+function assistantOf(op: string, { content }: Assistant, at: string): ChatMessage {
+  let [text, thoughts] = ["", undefined as string | undefined];
+  const calls: object[] = [];
+  for (const [i, part] of content.entries()) {
+    if (part.type === "text") text += part.text;
+    else if (part.type === "reasoning") thoughts = (thoughts ?? "") + part.text;
+    else if (part.type === "file") text += textOfFile(op, part, `${at}[${i}]`);
+    else if (part.type === "tool-call") calls.push({ type: "function", id: part.toolCallId, function: { name: part.toolName, arguments: inputOf(op, part.input, `${at}[${i}].input`) } });
+    else throw unsupported(op, `${at}[${i}]`, "text, reasoning or a call of a tool", `a part of type ${part.type}`);
+  }
+  return { role: "assistant", content: text, ...(thoughts === undefined ? {} : { reasoning_content: thoughts }), ...(calls.length > 0 ? { tool_calls: calls } : {}) };
+}
+
+/** A call's input: an object, or its JSON where the SDK could not read it. */
+function inputOf(op: string, input: unknown, at: string): object {
+  let value = input;
+  try {
+    if (typeof input === "string") value = parseWithDigits(input);
+  } catch {
+    // Refused below.
+  }
+  if (isRecord(value)) return value;
+  throw invalid(op, at, "an object, or its JSON", input);
+}
+
+function resultOf(op: string, { toolCallId: id, toolName: name, output }: LanguageModelV4ToolResultPart, at: string): ChatMessage {
+  return { role: "tool", name, tool_call_id: id, content: outputText(op, output, `${at}.output`) };
+}
+
+function outputText(op: string, output: LanguageModelV4ToolResultPart["output"], at: string): string {
+  switch (output.type) {
+    case "text":
+    case "error-text":
+      return output.value;
+    case "json":
+    case "error-json":
+      return JSON.stringify(output.value);
+    case "execution-denied":
+      return output.reason ?? "The user has not allowed this call.";
+    case "content":
+      return output.value.map((part, i) => {
+        if (part.type === "text") return part.text;
+        if (part.type === "file") return textOfFile(op, part, `${at}.value[${i}]`);
+        throw unsupported(op, `${at}.value[${i}]`, "text", `a part of type ${part.type}`);
+      }).join("");
+  }
+}
+
+function unsupported(op: string, argument: string, expected: string, received: string): UnsupportedError {
+  return new UnsupportedError({ op, argument, expected, received });
+}

@@ -1,0 +1,26 @@
+/** Packages that only some programs need, and install themselves. */
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { UnsupportedError } from "../errors.ts";
+
+/**
+ * The main file of a package: where modules are found from here, or, for a program in one file, which finds none, in the working directory.
+ *
+ * @throws {UnsupportedError} that says how to install it.
+ */
+export function optionalPackage(op: string, name: string): string {
+  for (const find of [() => Bun.resolveSync(name, import.meta.dir), () => inWorkingDirectory(name)]) {
+    try {
+      return find();
+    } catch {
+      // It may be at the other place.
+    }
+  }
+  throw new UnsupportedError({ op, expected: `the package ${name}: \`bun add ${name}\``, received: "no such package" });
+}
+
+function inWorkingDirectory(name: string): string {
+  const folder = join(process.cwd(), "node_modules", name);
+  const { main } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as { readonly main: string };
+  return join(folder, main);
+}

@@ -1,0 +1,59 @@
+/** The interface of stores, in which servers keep conversations for each other. */
+
+/** An object of a store. */
+export interface StoredObject {
+  /** Letters, digits, dots, hyphens, underscores, and slashes between non-empty parts. */
+  readonly name: string;
+  /** Its size in bytes, at least 1. */
+  readonly bytes: number;
+}
+
+/**
+ * A place where servers keep the states, keys and values of conversations, so that any of them continues a conversation that another
+ * one began: objects of bytes under names, and sets of short texts. {@link openStore} has a folder, Redis and S3; others implement this.
+ *
+ * A server trusts nothing that a store gives: objects are signed, and one that is missing or was changed costs time only. So a store may
+ * lose objects, and need not write durably. It sees the numbers that a model has made of conversations, from which these can be told.
+ */
+export interface SessionStore {
+  /**
+   * The members of sets, in any order; of a set that there is not, none. Like the others, it rejects if the store fails.
+   */
+  members(sets: readonly string[]): Promise<readonly (readonly string[])[]>;
+  /** Adds a member, letters and digits, to a set. */
+  add(set: string, member: string): Promise<void>;
+  /** Which objects there are. They count as used, so that those that were not are dropped before them. */
+  has(objects: readonly StoredObject[]): Promise<readonly boolean[]>;
+  /**
+   * Reads an object.
+   *
+   * @param into as many bytes as the object has.
+   * @returns whether there is an object of this size. If not, the bytes are undefined.
+   */
+  read(name: string, into: Uint8Array<ArrayBuffer>): Promise<boolean>;
+  /** Writes or replaces an object. Readers see all of it or none, or bytes that are no object's. */
+  write(name: string, bytes: Uint8Array<ArrayBuffer>): Promise<void>;
+  /** Removes an object, if there is one. */
+  remove(object: StoredObject): Promise<void>;
+  /** Ends connections. */
+  close(): Promise<void>;
+}
+
+/** Options of {@link openStore}. */
+export interface StoreOptions {
+  /** Seconds after their last use for which objects are kept, 1 .. 2^31 - 1. @default 604800, a week */
+  readonly seconds?: number | undefined;
+  /**
+   * The most bytes of a folder: above it the objects that were not used for the longest time are removed. Redis has its own limit
+   * (`maxmemory`), S3 none. @default 2^36, 64 GiB
+   */
+  readonly bytes?: number | undefined;
+}
+
+/** The largest pieces in which objects go over a network, in bytes. */
+export const pieceBytes = 8 * 2 ** 20;
+
+/** The pieces of an object of so many bytes. */
+export function piecesOf(bytes: number): readonly { readonly from: number; readonly to: number }[] {
+  return Array.from({ length: Math.max(1, Math.ceil(bytes / pieceBytes)) }, (_, i) => ({ from: i * pieceBytes, to: Math.min(bytes, (i + 1) * pieceBytes) }));
+}

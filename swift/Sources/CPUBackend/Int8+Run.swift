@@ -1,0 +1,101 @@
+import CPUKernels
+import GatedDeltaTypes
+
+extension ActivationForm {
+  /// How x is rounded for a matrix; nil if it is multiplied as it is.
+  func form(of matrix: Matrix) -> gd_cpu_int8_form? {
+    guard self == .int8 else { return nil }
+    let form = gd_cpu_int8_form_of(matrix.format.rawValue)
+    return form.group > 0 ? form : nil
+  }
+}
+
+extension Executor {
+  /// `linear` with int8 activations: some rows of x are rounded once, then all outputs take them.
+  func run(_ op: Linear, _ form: gd_cpu_int8_form) throws(Failure) {
+    let columns = op.inFeatures
+    let most = RoundedRows.most(columns: columns, form)
+    for first in stride(from: 0, to: op.rows, by: most) {
+      let rows = min(most, op.rows &- first)
+      var rounded = try roundedRows.make(rows: rows, columns: columns, form)
+      rounded.x = gd_cpu_tensor(op.x, from: first)
+      round(&rounded)
+      var residual = gd_cpu_tensor(nil)
+      if let view = op.residual { residual = gd_cpu_tensor(view, from: first) }
+      withUnsafePointer(to: &rounded) { rounded in
+        var params = gd_cpu_linear(
+          rows: Int64(rows), out_features: Int64(op.outFeatures), x: rounded.pointee.x, residual: residual,
+          out: gd_cpu_tensor(op.out, from: first), weight: gd_cpu_matrix(op.matrix), places: nil, ranks: 1, rounded: rounded)
+        let items = gd_cpu_linear_items(&params)
+        let products = Double(rows) * Double(columns) * Double(op.outFeatures)
+        launch(
+          kernels.int8_linear, &params, cut(items, parts: smallParts(nanoseconds: products * (rows == 1 ? 0.04 : 0.015))))
+      }
+    }
+  }
+
+  /// The same by the matrices of experts.
+  func run(_ op: ExpertLinear, _ form: gd_cpu_int8_form) throws(Failure) {
+    let each = op.sharesRows ? 1 : op.chosen
+    let most = max(1, RoundedRows.most(columns: op.inFeatures, form) / each)
+    for first in stride(from: 0, to: op.tokens, by: most) {
+      let tokens = first..<min(first &+ most, op.tokens)
+      var rounded = try roundedRows.make(rows: tokens.count &* each, columns: op.inFeatures, form)
+      rounded.x = gd_cpu_tensor(op.x, from: first)
+      rounded.ranks = Int64(each)
+      rounded.shared = op.sharesRows ? Int64(op.chosen) : 1
+      round(&rounded)
+      let x = rounded.x
+      withUnsafePointer(to: &rounded) { run(op, tokens: tokens, by: kernels.int8_expert_linear, x: x, rounded: $0) }
+    }
+  }
+
+  private func round(_ rows: inout gd_cpu_int8_rows) {
+    let elements = Double(rows.rows) * Double(rows.columns)
+    launch(kernels.int8_rows, &rows, cut(rows.rows, parts: parts(nanoseconds: elements * 0.3)))
+  }
+}
+
+/// Memory for rows of x as bytes, which is reused from op to op and never shrinks.
+final class RoundedRows {
+  private var memory: PageRange?
+  private var capacity = 0
+
+  /// Bytes that rows take, unless a single one takes more: they are soon read by all threads.
+  private static let mostBytes = 8 << 20
+
+  private static func bytes(columns: Int, _ form: gd_cpu_int8_form) -> (values: Int, factors: Int) {
+    (Int(gd_cpu_int8_stride(Int64(columns), form)), columns / Int(form.group) &* 4)
+  }
+
+  /// The number of rows that are rounded at a time.
+  static func most(columns: Int, _ form: gd_cpu_int8_form) -> Int {
+    let (values, factors) = bytes(columns: columns, form)
+    return max(1, mostBytes / (values &+ 3 &* factors))
+  }
+
+  /// Without x.
+  func make(rows: Int, columns: Int, _ form: gd_cpu_int8_form) throws(Failure) -> gd_cpu_int8_rows {
+    let (values, factors) = RoundedRows.bytes(columns: columns, form)
+    // Vectors read beyond the last factors.
+    let ofFactors = (rows &* factors &+ 127) / 64 &* 64
+    let start = try reserve(rows &* values &+ 3 &* ofFactors)
+    func floats(_ index: Int) -> UnsafeMutableRawPointer {
+      start + (rows &* values &+ index &* ofFactors)
+    }
+    return gd_cpu_int8_rows(
+      rows: Int64(rows), columns: Int64(columns), ranks: 1, x: gd_cpu_tensor(nil), form: form, stride: Int64(values),
+      groups: Int64(columns / Int(form.group)), values: start.assumingMemoryBound(to: Int8.self),
+      scales: floats(0).assumingMemoryBound(to: Float.self), sums: floats(1).assumingMemoryBound(to: Float.self),
+      starts: floats(2).assumingMemoryBound(to: Int32.self), shared: 1)
+  }
+
+  private func reserve(_ bytes: Int) throws(Failure) -> UnsafeMutableRawPointer {
+    if let memory, bytes <= capacity { return memory.start }
+    memory = nil
+    let pages = try PageRange(byteCount: bytes, alignment: 4096)
+    memory = pages
+    capacity = bytes
+    return pages.start
+  }
+}

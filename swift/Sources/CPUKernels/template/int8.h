@@ -1,0 +1,33 @@
+/* The kernels of int8 activations for one instruction set: included once by each isa_int8_*.c, inside its target region, with
+ * GD_INT8(NAME) the exported name of a kernel. */
+
+#include "simd.h"
+#include "math.h"
+#include "sums.h"
+#include "rows.h"
+#include "matrix.h"
+#include "linear_finish.h"
+#include "int8_dot.h"
+#include "int8_numbers.h"
+#include "int8_rows.h"
+#include "int8_terms.h"
+#include "int8_direct.h"
+#include "int8_packed.h"
+#include "int8_few.h"
+#include "int8_panel.h"
+#include "int8_linear.h"
+#include "expert_run.h"
+
+void GD_INT8(rows)(const void *params, int64_t begin, int64_t end, void *scratch, const uint32_t *stop) {
+  (void)scratch;
+  for (int64_t row = begin; row < end && !gd_cpu_stopped(stop); row++) int8_row(params, row);
+}
+
+void GD_INT8(linear)(const void *params, int64_t begin, int64_t end, void *scratch, const uint32_t *stop) {
+  const gd_cpu_linear *op = params;
+  int8_features(op, begin * INT8_OUTPUTS, least(end * INT8_OUTPUTS, op->out_features), scratch, stop);
+}
+
+void GD_INT8(expert_linear)(const void *params, int64_t begin, int64_t end, void *scratch, const uint32_t *stop) {
+  expert_run(params, begin, end, scratch, stop, int8_features);
+}

@@ -1,0 +1,138 @@
+/* A few rows by weights of four or eight bits, with vectors of 16 lanes: the numbers of INT8_OUTPUTS outputs are put side by side in
+ * registers, 64 bytes of each at a time, and multiplied from there. No panel is stored. */
+
+/* The most rows that share such numbers: their products and sixteen vectors of numbers fit the registers. */
+enum { INT8_FEW = 8 };
+typedef void int8_few(
+  const uint8_t *from, int64_t row_bytes, const uint8_t *next, const float *scales, const float *offsets, int8_x x, int64_t taken,
+  int64_t count, float *sums);
+
+#if defined(GD_DOT_AVX512VNNI)
+/* Asks for a line in each 64 bytes, into the second cache. Asking beyond the end does no harm. */
+GD_INLINE void int8_ask(const uint8_t *from, int64_t bytes) {
+  for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(from + at, 0, 2);
+}
+
+/* The formats of eight bits that are taken so, as GD_INT8_DIRECT has those of four. */
+#define GD_INT8_BYTES(F)               \
+  F(AFFINE8_G32, bytes32, 32, 0, 32, 0) \
+  F(AFFINE8_G64, bytes64, 64, 0, 64, 0) \
+  F(Q8_0, q8_0, 32, GGML_Q8_0, 34, 2)
+
+/* The numbers of 64 columns of eight bits, unsigned. */
+GD_INLINE vi int8_few_bytes(const uint8_t *from, int8_direct form) {
+  if (form.type == 0) return load_vi(from);
+  __m512i first = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)(from + form.offset)));
+  __m512i both = _mm512_inserti64x4(first, _mm256_loadu_si256((const __m256i *)(from + form.bytes + form.offset)), 1);
+  return (vi)both ^ (vi)((vu){0} + 0x80808080u);
+}
+
+/* Adds the terms of a step's groups, those before column `left`, to the sums of `rows` rows; the last of them is `last` rows after the
+ * first, and its sums are elsewhere. numbers: four columns of each output in a lane, or eight in halves of bytes. Constants are rows,
+ * step, the columns of `numbers`, and form. */
+GD_INLINE void int8_few_step(
+  const vi numbers[16], int8_x x, int64_t last, int64_t left, const float *scales, const float *offsets, float *sums, float *last_sums,
+  int rows, int step, int8_direct form
+) {
+  int is_split = form.type == GGML_Q4_K, apart = form.type == 0 ? 1 : is_split ? 8 : 4, are_bytes = step == 64;
+  int each = is_split ? 8 : form.group * 16 / step, has_offset = form.type == 0 || int8_ggml_has_offset(form.type);
+  int halves = is_split || are_bytes ? 1 : 2;
+  GD_UNROLL for (int part = 0; part < step / form.group; part++) {
+    if (part * form.group >= left) break;
+    vi products[INT8_FEW];
+    GD_UNROLL for (int r = 0; r < rows; r++) {
+      products[r] = x.starts[(r == rows - 1 ? last : r) * x.groups + part] - (vi){0};
+    }
+    GD_UNROLL for (int i = 0; i < each; i++) {
+      int k = is_split ? part / 2 * 8 + i : part * each + i, place = are_bytes ? k : int8_packed_place(k, form);
+      GD_UNROLL for (int h = 0; h < halves; h++) {
+        int half = is_split ? part % 2 : h;
+        vi own = are_bytes ? numbers[k] : half ? int8_high(numbers[k]) : int8_low(numbers[k]);
+        if (ggml_has_table(form.type)) own = int8_entries_of(own, form.type);
+        GD_UNROLL for (int r = 0; r < rows; r++) {
+          const int8_t *from = x.values + (r == rows - 1 ? last : r) * x.stride;
+          vi four = (vi)(*(const u1_memory *)(from + (place + half * apart) * 4) - (vu){0});
+          products[r] = int8_add(products[r], int8_weights_of(own), four);
+        }
+      }
+    }
+    vf scale = load(scales, part * INT8_OUTPUTS, GD_CPU_F32);
+    GD_UNROLL for (int r = 0; r < rows; r++) {
+      int64_t own = (r == rows - 1 ? last : r) * x.groups + part;
+      vf term = __builtin_convertvector(int8_total(products[r]), vf) * scale * splat(x.scales[own]);
+      if (has_offset) term += load(offsets, part * INT8_OUTPUTS, GD_CPU_F32) * splat(x.sums[own]);
+      float *to = r == rows - 1 ? last_sums : sums + r * INT8_OUTPUTS;
+      store(to, 0, GD_CPU_F32, load(to, 0, GD_CPU_F32) + term);
+    }
+  }
+}
+
+/* Adds the terms of `count` columns of INT8_OUTPUTS outputs, whose rows of bytes begin at `from`, to the sums of `taken` rows of x, which
+ * go as `rows`: as many or one more. next: the bytes that are asked for meanwhile, as many as these are. Constants are rows, step (128
+ * columns of four bits, 64 of eight) and form. */
+GD_INLINE void int8_few_rows(
+  const uint8_t *from, int64_t row_bytes, const uint8_t *next, const float *scales, const float *offsets, int8_x x, int64_t taken,
+  int64_t count, float *sums, int rows, int step, int8_direct form
+) {
+  int is_split = form.type == GGML_Q4_K, bytes = is_split ? 64 : step / form.group * form.bytes, at = is_split ? form.offset : 0;
+  int asked = INT8_OUTPUTS * (is_split ? form.bytes / 2 : bytes);
+  _Alignas(64) uint8_t end[INT8_OUTPUTS][80];
+  float unused[INT8_OUTPUTS] = {0}, *last_sums = taken == rows ? sums + (taken - 1) * INT8_OUTPUTS : unused;
+  for (int64_t i = 0; i < count; i += step) {
+    int64_t left = count - i;
+    if (left < step) {
+      _Pragma("clang loop unroll(disable)")
+      for (int f = 0; f < INT8_OUTPUTS; f++) __builtin_memcpy(end[f], from + f * row_bytes, (size_t)(left / form.group * form.bytes));
+      from = end[0];
+      row_bytes = sizeof end[0];
+    }
+    int8_ask(next, asked);
+    next += asked;
+    vi numbers[16];
+    GD_UNROLL for (int f = 0; f < INT8_OUTPUTS; f++) {
+      const uint8_t *row = from + f * row_bytes + at;
+      numbers[f] = step == 64 ? int8_few_bytes(row, form) : int8_packed_bytes(row, 128, form);
+    }
+    int8_transpose(numbers);
+    int8_few_step(numbers, x, taken - 1, left, scales, offsets, sums, last_sums, rows, step, form);
+    from += is_split && i % 256 != 0 ? form.bytes - 64 : bytes;
+    x = int8_from(x, step, form.group);
+    scales += step / form.group * INT8_OUTPUTS;
+    if (offsets != NULL) offsets += step / form.group * INT8_OUTPUTS;
+  }
+}
+
+#define GD_FEW_OF_STEP(NAME, STEP, ...)                                                                                          \
+  static __attribute__((noinline)) void int8_few_##NAME(                                                                         \
+    const uint8_t *from, int64_t row_bytes, const uint8_t *next, const float *scales, const float *offsets, int8_x x,            \
+    int64_t taken, int64_t count, float *sums                                                                                    \
+  ) {                                                                                                                            \
+    int8_direct form = {__VA_ARGS__};                                                                                            \
+    if (taken > 6) int8_few_rows(from, row_bytes, next, scales, offsets, x, taken, count, sums, 8, STEP, form);                  \
+    else if (taken > 4) int8_few_rows(from, row_bytes, next, scales, offsets, x, taken, count, sums, 6, STEP, form);             \
+    else if (taken > 2) int8_few_rows(from, row_bytes, next, scales, offsets, x, taken, count, sums, 4, STEP, form);             \
+    else int8_few_rows(from, row_bytes, next, scales, offsets, x, taken, count, sums, 2, STEP, form);                            \
+  }
+#define GD_FEW(FORMAT, NAME, ...) GD_FEW_OF_STEP(NAME, 128, __VA_ARGS__)
+GD_INT8_DIRECT(GD_FEW)
+#undef GD_FEW
+#define GD_FEW(FORMAT, NAME, ...) GD_FEW_OF_STEP(NAME, 64, __VA_ARGS__)
+GD_INT8_BYTES(GD_FEW)
+#undef GD_FEW
+#undef GD_FEW_OF_STEP
+#endif
+
+/* The function that takes a few rows by a matrix; NULL if there is none. */
+static int8_few *int8_few_of(const gd_cpu_matrix *matrix) {
+#if defined(GD_DOT_AVX512VNNI)
+#define GD_CASE_FEW(FORMAT, NAME, ...) \
+  case GD_CPU_FORMAT_##FORMAT: return int8_few_##NAME;
+  switch (matrix->format) {
+    GD_INT8_DIRECT(GD_CASE_FEW)
+    GD_INT8_BYTES(GD_CASE_FEW)
+  }
+#undef GD_CASE_FEW
+#endif
+  (void)matrix;
+  return NULL;
+}

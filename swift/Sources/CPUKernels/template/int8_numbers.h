@@ -1,0 +1,210 @@
+/* The integers and factors of packed weights, for products with int8 activations: whatever the format, unsigned bytes in the order
+ * of columns, and for each group of columns
+ *   weight = scale (number - middle) + offset
+ * with the scales and offsets that the exact kernels use, as float32. What a format needs: int8_form_of.
+ *
+ * A format without a form here is multiplied exactly. One that is to have a form needs numbers of at most 8 bits, a float32 scale
+ * and, if need be, offset for 16, 32, 64 or 128 columns: MLX's micro-scaled types of four bits would be tables, as ggml's are. */
+
+/* Columns that are unpacked at a time, and the most groups that these are. */
+enum { INT8_SEGMENT = 2048, INT8_SEGMENT_GROUPS = INT8_SEGMENT / 16 };
+
+/* Numbers of `count` columns, at most INT8_SEGMENT: whole blocks of `row` from column `first` on. */
+typedef void int8_numbers(const uint8_t *row, int64_t first, int64_t count, uint8_t *out);
+/* Scales and offsets of `count` columns of row `row`, whole blocks from `first` on, and of rows after it if these are more. */
+typedef void int8_factors(const gd_cpu_matrix *matrix, int64_t row, int64_t first, int64_t count, float *scales, float *offsets);
+
+typedef struct int8_form {
+  int8_numbers *numbers;
+  int8_factors *factors;
+  int16_t group;
+  int has_offset;
+} int8_form;
+
+typedef uint8_t int8_b16 __attribute__((vector_size(16)));
+typedef uint8_t int8_b32 __attribute__((vector_size(32)));
+typedef uint16_t int8_h16 __attribute__((vector_size(32)));
+typedef uint16_t int8_h32 __attribute__((vector_size(64)));
+typedef uint32_t int8_w16 __attribute__((vector_size(64)));
+typedef uint8_t int8_b16_memory __attribute__((vector_size(16), aligned(1), may_alias));
+typedef uint8_t int8_b32_memory __attribute__((vector_size(32), aligned(1), may_alias));
+typedef uint16_t int8_h16_memory __attribute__((vector_size(32), aligned(1), may_alias));
+typedef uint16_t int8_h32_memory __attribute__((vector_size(64), aligned(1), may_alias));
+typedef uint32_t int8_w16_memory __attribute__((vector_size(64), aligned(1), may_alias));
+
+/* Sixteen numbers of `bits` bits, each put into two bytes of its own, moved to the top of these and down again. May read 16
+ * bytes. */
+GD_INLINE void int8_sixteen(const uint8_t *from, uint8_t *out, uint32_t bits) {
+#define GD_TWO(B, L) L * B / 8, L * B / 8 + 1
+#define GD_UP(B, L) 1 << (16 - B - L * B % 8)
+  int8_b16 bytes = *(const int8_b16_memory *)from;
+  int8_h16 up;
+  int8_b32 two;
+  if (bits == 3) {
+    two = __builtin_shufflevector(bytes, bytes, GD_EACH_LANE(GD_TWO, 3));
+    up = (int8_h16){GD_EACH_LANE(GD_UP, 3)};
+  } else if (bits == 5) {
+    two = __builtin_shufflevector(bytes, bytes, GD_EACH_LANE(GD_TWO, 5));
+    up = (int8_h16){GD_EACH_LANE(GD_UP, 5)};
+  } else {
+    two = __builtin_shufflevector(bytes, bytes, GD_EACH_LANE(GD_TWO, 6));
+    up = (int8_h16){GD_EACH_LANE(GD_UP, 6)};
+  }
+  *(int8_b16_memory *)out = __builtin_convertvector((int8_h16)two * up >> (16 - bits), int8_b16);
+#undef GD_TWO
+#undef GD_UP
+}
+
+GD_INLINE void int8_affine(const uint8_t *row, int64_t first, int64_t count, uint8_t *out, uint32_t bits) {
+  const uint8_t *from = row + first / 8 * bits;
+  int64_t i = 0;
+  if (bits == 8) {
+    __builtin_memcpy(out, from, (size_t)count);
+  } else if (bits == 4) {
+    for (; i + 64 <= count; i += 64) {
+      int8_h32 byte = __builtin_convertvector(*(const int8_b32_memory *)(from + i / 2), int8_h32);
+      *(int8_h32_memory *)(out + i) = (byte | byte << 4) & 0x0f0f;
+    }
+    for (; i < count; i += 32) {
+      int8_h16 byte = __builtin_convertvector(*(const int8_b16_memory *)(from + i / 2), int8_h16);
+      *(int8_h16_memory *)(out + i) = (byte | byte << 4) & 0x0f0f;
+    }
+  } else if (bits == 2) {
+    for (; i < count; i += 64) {
+      int8_b16 bytes;
+      if (count - i >= 64) bytes = *(const int8_b16_memory *)(from + i / 4);
+      else __builtin_memcpy(&bytes, from + i / 4, 8);
+      int8_w16 byte = __builtin_convertvector(bytes, int8_w16);
+      *(int8_w16_memory *)(out + i) = (byte | byte << 6 | byte << 12 | byte << 18) & 0x03030303;
+    }
+  } else {
+    for (; i + 32 < count; i += 16) int8_sixteen(from + i / 8 * bits, out + i, bits);
+    uint8_t last[32 + 16] = {0};
+    __builtin_memcpy(last, from + i / 8 * bits, (size_t)((count - i) / 8 * bits));
+    for (int64_t k = 0; k < count - i; k += 16) int8_sixteen(last + k / 8 * bits, out + i + k, bits);
+  }
+}
+
+static void int8_affine_factors(
+  const gd_cpu_matrix *matrix, int64_t row, int64_t first, int64_t count, float *scales, float *offsets
+) {
+  int64_t shift = layout_of(matrix).shift;
+  affine_scales(matrix, (row * matrix->columns + first) >> shift, count >> shift, scales, offsets);
+}
+
+#define int8_ggml_has_offset(TYPE) (ggml_has_minimum(TYPE) || ggml_has_offset(TYPE))
+
+/* The entries of a table at `numbers`, in place. */
+GD_INLINE void int8_entries(ggml_many *numbers, uint32_t type) {
+  const int8_t *table = type == GGML_MXFP4 ? ggml_e2m1_bytes : ggml_iq4_bytes;
+#if GD_WIDTH >= 8
+  __m256i both = _mm256_broadcastsi128_si256(*(const __m128i *)table);
+  ggml_many entries = (ggml_many)_mm256_shuffle_epi8(both, (__m256i)*numbers);
+#elif defined(__aarch64__)
+  uint8x16_t all = vld1q_u8((const uint8_t *)table), halves[2];
+  ggml_many entries;
+  __builtin_memcpy(halves, numbers, sizeof halves);
+  GD_UNROLL for (int h = 0; h < 2; h++) halves[h] = vqtbl1q_u8(all, halves[h]);
+  __builtin_memcpy(&entries, halves, sizeof entries);
+#else
+  ggml_many entries;
+  for (int l = 0; l < 32; l++) entries[l] = (uint8_t)table[(*numbers)[l]];
+#endif
+  *numbers = entries + (uint8_t)int8_ggml_middle(type);
+}
+
+GD_INLINE void int8_ggml(
+  const uint8_t *row, int64_t first, int64_t count, uint8_t *out, uint32_t type, int elements, int bytes
+) {
+  const uint8_t *block = row + first / elements * bytes;
+  for (int64_t i = 0; i < count; i += elements, block += bytes) {
+    for (int k = 0; k < elements; k += 32) {
+      ggml_many numbers;
+      if (type == GGML_Q8_0) numbers = *(const ggml_many_memory *)(block + 2) ^ 128;
+      else if (ggml_is_large(type)) ggml_two_runs(block, k / GD_LANES, &numbers, type);
+      else ggml_small(block, &numbers, type);
+      if (ggml_has_table(type)) int8_entries(&numbers, type);
+      *(ggml_many_memory *)(out + i + k) = numbers;
+    }
+  }
+}
+
+GD_INLINE void int8_ggml_factors(
+  const gd_cpu_matrix *matrix, int64_t row, int64_t first, int64_t count, float *scales, float *offsets, uint32_t type,
+  int elements, int bytes
+) {
+  const uint8_t *block = (const uint8_t *)matrix_row(matrix, row) + first / elements * bytes;
+  int64_t blocks = count / elements;
+  if (type == GGML_MXFP4) {
+    for (int64_t b = 0; b < blocks; b++) {
+      uint32_t bits = ggml_half_of_power(block[b * bytes]);
+      __builtin_memcpy(&scales[b], &bits, 4);
+    }
+  } else if (!ggml_is_large(type)) {
+    uint16_t halves[2][INT8_SEGMENT / 32];
+    for (int64_t at = 0; at < blocks; at += INT8_SEGMENT / 32) {
+      int64_t part = least(INT8_SEGMENT / 32, blocks - at);
+      for (int64_t b = 0; b < part; b++, block += bytes) {
+        halves[0][b] = *(const h1_memory *)block;
+        if (ggml_has_offset(type)) halves[1][b] = *(const h1_memory *)(block + 2);
+      }
+      convert(halves[0], 0, GD_CPU_F16, scales, at, GD_CPU_F32, part);
+      if (ggml_has_offset(type)) convert(halves[1], 0, GD_CPU_F16, offsets, at, GD_CPU_F32, part);
+    }
+  } else {
+    int groups = 256 / GD_LANES / ggml_group(type);
+    for (int64_t b = 0; b < blocks; b++, block += bytes, scales += groups, offsets += groups) {
+      block_scales own;
+      ggml_factors_of(block, &own, type);
+      if (!ggml_has_minimum(type)) {
+        __builtin_memcpy(scales, own.numbers, (size_t)groups * sizeof *scales);
+        continue;
+      }
+      GD_UNROLL for (int g = 0; g < groups; g++) {
+        scales[g] = own.numbers[2 * g];
+        offsets[g] = -own.numbers[2 * g + 1];
+      }
+    }
+  }
+}
+
+#define int8_numbers_of_affine(UNPACKING, BITS)                                                                   \
+  static void int8_numbers_##UNPACKING(const uint8_t *row, int64_t first, int64_t count, uint8_t *out) {         \
+    int8_affine(row, first, count, out, BITS);                                                                   \
+  }
+#define int8_form_of_affine(UNPACKING) \
+  case UNPACKING: return (int8_form){int8_numbers_##UNPACKING, int8_affine_factors, layout_of(matrix).elements, 1};
+/* MLX's micro-scaled types have no form. */
+#define int8_numbers_of_micro(UNPACKING, BITS)
+#define int8_form_of_micro(UNPACKING)
+
+#define GD_FORM(UNPACKING, FAMILY, BITS) int8_numbers_of_##FAMILY(UNPACKING, BITS)
+GD_CPU_UNPACKINGS(GD_FORM)
+#undef GD_FORM
+#define GD_FORM(UNPACKING, FAMILY, NUMBER, ELEMENTS, BYTES)                                              \
+  static void int8_numbers_##UNPACKING(const uint8_t *row, int64_t first, int64_t count, uint8_t *out) {     \
+    int8_##FAMILY(row, first, count, out, NUMBER, ELEMENTS, BYTES);                                      \
+  }                                                                                                      \
+  static void int8_factors_##UNPACKING(                                                                  \
+    const gd_cpu_matrix *matrix, int64_t row, int64_t first, int64_t count, float *scales, float *offsets \
+  ) {                                                                                                    \
+    int8_##FAMILY##_factors(matrix, row, first, count, scales, offsets, NUMBER, ELEMENTS, BYTES);        \
+  }
+GD_CPU_BLOCK_UNPACKINGS(GD_FORM)
+#undef GD_FORM
+
+static int8_form int8_form_of(const gd_cpu_matrix *matrix) {
+  switch (layout_of(matrix).unpacking) {
+#define GD_FORM(UNPACKING, FAMILY, BITS) int8_form_of_##FAMILY(UNPACKING)
+    GD_CPU_UNPACKINGS(GD_FORM)
+#undef GD_FORM
+#define GD_FORM(UNPACKING, FAMILY, NUMBER, ELEMENTS, BYTES)                        \
+  case UNPACKING:                                                                  \
+    return (int8_form){                                                            \
+      int8_numbers_##UNPACKING, int8_factors_##UNPACKING, ggml_group(NUMBER) * GD_LANES, \
+      int8_ggml_has_offset(NUMBER)};
+    GD_CPU_BLOCK_UNPACKINGS(GD_FORM)
+#undef GD_FORM
+    default: return (int8_form){0};
+  }
+}

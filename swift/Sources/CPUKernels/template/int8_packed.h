@@ -1,0 +1,77 @@
+/* Panels of weights of four bits with vectors of 16 lanes: rows are put side by side while two numbers still share a byte, which is half
+ * the work of doing so later. */
+typedef void int8_packed(const gd_cpu_matrix *matrix, int64_t feature, int64_t features, int64_t first, int64_t count, uint8_t *panel);
+
+#if GD_WIDTH == 16
+/* 64 bytes of 128 columns, or as many as are left, from the block at `from` on. */
+GD_INLINE vi int8_packed_bytes(const uint8_t *from, int64_t left, int8_direct form) {
+  if (form.type != 0 && form.type != GGML_Q4_K) {
+    __m512i bytes = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)(from + form.offset)));
+    from += form.offset;
+    if (left > 32) bytes = _mm512_inserti32x4(bytes, _mm_loadu_si128((const __m128i *)(from + form.bytes)), 1);
+    if (left > 64) bytes = _mm512_inserti32x4(bytes, _mm_loadu_si128((const __m128i *)(from + 2 * form.bytes)), 2);
+    if (left > 96) bytes = _mm512_inserti32x4(bytes, _mm_loadu_si128((const __m128i *)(from + 3 * form.bytes)), 3);
+    return (vi)bytes;
+  }
+  if (left >= 128) return load_vi(from);
+  return (vi)_mm512_maskz_loadu_epi8(((__mmask64)1 << left / 2) - 1, from);
+}
+
+/* Where in 128 columns the low halves of dword k are, in steps of four columns; the high ones come `apart` steps later. */
+GD_INLINE int int8_packed_place(int k, int8_direct form) {
+  return form.type == 0 ? 2 * k : form.type == GGML_Q4_K ? k / 8 * 16 + k % 8 : k / 4 * 8 + k % 4;
+}
+
+GD_INLINE void int8_packed_panel(
+  const gd_cpu_matrix *matrix, int64_t feature, int64_t features, int64_t first, int64_t count, uint8_t *panel, int8_direct form
+) {
+  int apart = form.type == 0 ? 1 : form.type == GGML_Q4_K ? 8 : 4;
+  for (int64_t i = 0; i < count; i += 128) {
+    vi rows[16];
+    int64_t left = count - i, at = (first + i) / form.group * form.bytes;
+    if (form.type == GGML_Q4_K) at = (first + i) / 256 * form.bytes + form.offset + (first + i) % 256 / 2;
+    GD_UNROLL for (int f = 0; f < 16; f++) {
+      rows[f] = int8_packed_bytes((const uint8_t *)matrix_row(matrix, feature + least(f, features - 1)) + at, left, form);
+    }
+    int8_transpose(rows);
+    uint8_t *to = panel + i * INT8_OUTPUTS;
+    GD_UNROLL for (int k = 0; k < 16; k++) {
+      int place = int8_packed_place(k, form);
+      if ((place + apart) * 4 >= left) continue;
+      vi low = int8_low(rows[k]), high = int8_high(rows[k]);
+      if (ggml_has_table(form.type)) {
+        low = int8_entries_of(low, form.type);
+        high = int8_entries_of(high, form.type);
+      }
+      store_vi(to + place * 64, low);
+      store_vi(to + (place + apart) * 64, high);
+    }
+  }
+}
+#define GD_PACKED(FORMAT, NAME, ...)                                                                                         \
+  static __attribute__((noinline)) void int8_packed_##NAME(                                                                  \
+    const gd_cpu_matrix *matrix, int64_t feature, int64_t features, int64_t first, int64_t count, uint8_t *panel             \
+  ) {                                                                                                                        \
+    int8_packed_panel(matrix, feature, features, first, count, panel, (int8_direct){__VA_ARGS__});                           \
+  }
+GD_INT8_DIRECT(GD_PACKED)
+#undef GD_PACKED
+#endif
+
+/* The functions that take a format as it is packed; NULL if there are none. */
+typedef struct int8_one_form {
+  int8_terms_of *terms;
+  void (*arrange)(const int8_t *x, int64_t columns, int8_t *out);
+  int8_packed *packed;
+} int8_one_form;
+
+static int8_one_form int8_one_form_of(const gd_cpu_matrix *matrix) {
+#if GD_WIDTH == 16
+#define GD_CASE_DIRECT(FORMAT, NAME, ...) \
+  case GD_CPU_FORMAT_##FORMAT: return (int8_one_form){int8_direct_##NAME, int8_arrange_##NAME, int8_packed_##NAME};
+  switch (matrix->format) { GD_INT8_DIRECT(GD_CASE_DIRECT) }
+#undef GD_CASE_DIRECT
+#endif
+  (void)matrix;
+  return (int8_one_form){0};
+}

@@ -1,0 +1,194 @@
+/* One row with int8 activations: the terms of an output's groups, sixteen groups at a time (int8_linear.h). */
+
+enum { INT8_OUTPUTS = GD_CPU_LINEAR_BLOCK };
+
+enum { INT8_STEP = 16 };
+/* Asks for what follows a row's bytes, into the second cache (linear_dot.h). */
+enum { INT8_AHEAD = 8192 };
+GD_INLINE void int8_fetch(const uint8_t *from, int64_t bytes) {
+  for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(from + at + INT8_AHEAD, 0, 2);
+}
+
+/* One row: the sums of sixteen groups, from numbers and x that follow one another. */
+#if GD_WIDTH == 16
+/* The first, third .. 128 bits of two vectors, and the others. */
+#define GD_FIRST_OF(A, B) __builtin_shufflevector(A, B, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27)
+#define GD_SECOND_OF(A, B) __builtin_shufflevector(A, B, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31)
+/* Lanes of two vectors, in pairs of neighbouring 128 bits: [a0 + a1, a2 + a3, b0 + b1, b2 + b3]. */
+GD_INLINE vi int8_halves(vi a, vi b) {
+  return GD_FIRST_OF(a, b) + GD_SECOND_OF(a, b);
+}
+/* [a0 + a1, a2 + a3, b0 + b1, b2 + b3] of each 128 bits. */
+GD_INLINE vi int8_pairs_of(vi a, vi b) {
+  return __builtin_shufflevector(a, b, 0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30) +
+         __builtin_shufflevector(a, b, 1, 3, 17, 19, 5, 7, 21, 23, 9, 11, 25, 27, 13, 15, 29, 31);
+}
+GD_INLINE vi int8_vector(const uint8_t *numbers, const int8_t *x, int64_t at) {
+  return int8_add((vi){0}, int8_weights_of(load_vi(numbers + at)), load_vi(x + at));
+}
+/* The sums of lanes of four groups. */
+GD_INLINE vi int8_four(const uint8_t *numbers, const int8_t *x, int group) {
+  if (group == 16) return int8_vector(numbers, x, 0);
+  if (group == 32) return int8_halves(int8_vector(numbers, x, 0), int8_vector(numbers, x, 64));
+  vi own[4];
+  GD_UNROLL for (int g = 0; g < 4; g++) {
+    own[g] = int8_vector(numbers, x, g * group);
+    if (group == 128) own[g] = int8_add(own[g], int8_weights_of(load_vi(numbers + g * group + 64)), load_vi(x + g * group + 64));
+  }
+  return int8_halves(int8_halves(own[0], own[1]), int8_halves(own[2], own[3]));
+}
+GD_INLINE void int8_sixteen_sums(const uint8_t *numbers, const int8_t *x, vi out[GD_PARTS], int group) {
+  vi own[4];
+  GD_UNROLL for (int g = 0; g < 4; g++) own[g] = int8_four(numbers + 4 * g * group, x + 4 * g * group, group);
+  vi sums = int8_pairs_of(int8_pairs_of(own[0], own[1]), int8_pairs_of(own[2], own[3]));
+  out[0] = int8_total(__builtin_shufflevector(sums, sums, 0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+}
+#else
+GD_INLINE void int8_sixteen_sums(const uint8_t *numbers, const int8_t *x, vi out[GD_PARTS], int group) {
+  int32_t totals[16];
+  for (int g = 0; g < 16; g++) {
+    vi sum = {0};
+    for (int i = 0; i < group; i += 4 * GD_WIDTH, numbers += 4 * GD_WIDTH, x += 4 * GD_WIDTH) {
+      sum = int8_add(sum, int8_weights_of(load_vi(numbers)), load_vi(x));
+    }
+    sum = int8_total(sum);
+#if GD_WIDTH == 8
+    if (group == 16) {
+      totals[g++] = __builtin_reduce_add(__builtin_shufflevector(sum, sum, 0, 1, 2, 3));
+      totals[g] = __builtin_reduce_add(__builtin_shufflevector(sum, sum, 4, 5, 6, 7));
+      continue;
+    }
+#endif
+    totals[g] = __builtin_reduce_add(sum);
+  }
+  __builtin_memcpy(out, totals, sizeof totals);
+}
+#endif
+
+#if GD_WIDTH == 16
+/* Lane r of vector k becomes lane k of vector r. */
+GD_INLINE void int8_transpose(vi rows[16]) {
+  vi two[16], four[16];
+  GD_UNROLL for (int k = 0; k < 16; k += 2) {
+    two[k] = __builtin_shufflevector(rows[k], rows[k + 1], 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29);
+    two[k + 1] = __builtin_shufflevector(rows[k], rows[k + 1], 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
+  }
+  GD_UNROLL for (int k = 0; k < 16; k++) {
+    vi a = two[k / 4 * 4 + k % 4 / 2], b = two[k / 4 * 4 + k % 4 / 2 + 2];
+    if (k % 2 == 0) four[k] = __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
+    else four[k] = __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+  }
+  GD_UNROLL for (int k = 0; k < 4; k++) {
+    vi first = GD_FIRST_OF(four[k], four[4 + k]), second = GD_SECOND_OF(four[k], four[4 + k]);
+    vi third = GD_FIRST_OF(four[8 + k], four[12 + k]), fourth = GD_SECOND_OF(four[8 + k], four[12 + k]);
+    rows[k] = GD_FIRST_OF(first, third);
+    rows[4 + k] = GD_FIRST_OF(second, fourth);
+    rows[8 + k] = GD_SECOND_OF(first, third);
+    rows[12 + k] = GD_SECOND_OF(second, fourth);
+  }
+}
+#endif
+
+/* Where the rounded rows of a linear are. */
+typedef struct int8_x {
+  const int8_t *values;
+  const float *scales, *sums;
+  const int32_t *starts;
+  int64_t stride, groups; /* from a row to the next */
+} int8_x;
+
+GD_INLINE int8_x int8_row_of(const gd_cpu_linear *op, int64_t row) {
+  const gd_cpu_int8_rows *x = op->rounded;
+  int64_t at = op->places == NULL ? row : op->places[row] / x->shared, groups = at * x->groups;
+  return (int8_x){
+    x->values + at * x->stride, x->scales + groups, x->sums + groups, x->starts + groups, x->stride, x->groups};
+}
+
+/* The same from column `first` on; and from a row on. */
+GD_INLINE int8_x int8_from(int8_x x, int64_t first, int64_t group) {
+  int64_t g = first / group;
+  return (int8_x){x.values + first, x.scales + g, x.sums + g, x.starts + g, x.stride, x.groups};
+}
+GD_INLINE int8_x int8_row_from(int8_x x, int64_t row) {
+  int64_t g = row * x.groups;
+  return (int8_x){x.values + row * x.stride, x.scales + g, x.sums + g, x.starts + g, x.stride, x.groups};
+}
+
+/* The terms of GD_WIDTH groups: those of the weight from `at` on, of x from `first` on. */
+GD_INLINE vf int8_term(vi products, const float *scales, const float *offsets, int64_t at, const int8_x *x, int64_t first) {
+  vf all = __builtin_convertvector(products + load_vi(x->starts + first), vf);
+  vf term = all * load(scales, at, GD_CPU_F32) * load(x->scales, first, GD_CPU_F32);
+  return offsets == NULL ? term : term + load(offsets, at, GD_CPU_F32) * load(x->sums, first, GD_CPU_F32);
+}
+
+/* Rows of a weight that go as one call: how many, and from one to the next the bytes, the groups of factors, and the terms. */
+typedef struct int8_rows_of_weight {
+  int64_t rows, bytes, groups, terms;
+} int8_rows_of_weight;
+
+/* The terms of `count` groups of one output, those of x from group `first` on, up to whole sixteens of them. In x zeros follow up to as
+ * many columns. */
+GD_INLINE void int8_terms(
+  const uint8_t *numbers, const float *scales, const float *offsets, const int8_x *x, int64_t first, int64_t count, float *terms,
+  int group
+) {
+  for (int64_t g = 0; g < count; g += 16) {
+    vi products[GD_PARTS];
+    int8_sixteen_sums(numbers + g * group, x->values + (first + g) * group, products, group);
+    GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
+      int64_t at = g + p * GD_WIDTH;
+      store(terms, at, GD_CPU_F32, int8_term(products[p], scales, offsets, at, x, first + at));
+    }
+  }
+}
+#define GD_TERMS(GROUP)                                                                                                     \
+  static __attribute__((noinline)) void int8_terms_##GROUP(                                                                 \
+    const uint8_t *numbers, const float *scales, const float *offsets, const int8_x *x, int64_t first, int64_t count,       \
+    float *terms, const int8_rows_of_weight *rows                                                                           \
+  ) {                                                                                                                       \
+    (void)rows; /* one */                                                                                                   \
+    int8_terms(numbers, scales, offsets, x, first, count, terms, GROUP);                                                    \
+  }
+GD_TERMS(16)
+GD_TERMS(32)
+GD_TERMS(64)
+GD_TERMS(128)
+#undef GD_TERMS
+typedef void int8_terms_of(
+  const uint8_t *, const float *, const float *, const int8_x *, int64_t, int64_t, float *, const int8_rows_of_weight *);
+static int8_terms_of *int8_terms_for(int64_t group) {
+  return group == 16 ? int8_terms_16 : group == 32 ? int8_terms_32 : group == 64 ? int8_terms_64 : int8_terms_128;
+}
+
+/* Adds `count` terms of each of INT8_OUTPUTS outputs, `apart` from one to the next, to their sums. */
+static void int8_add_terms(const float *terms, int64_t apart, int64_t count, float *sums) {
+#if GD_WIDTH == 16
+  vf sum = load(sums, 0, GD_CPU_F32);
+  for (int64_t g = 0; g < count; g += 16) {
+    vi rows[16];
+    GD_UNROLL for (int f = 0; f < 16; f++) rows[f] = load_vi(terms + f * apart + g);
+    int8_transpose(rows);
+    int64_t left = count - g;
+    GD_UNROLL for (int k = 0; k < 16; k++) {
+      if (k < left) sum += (vf)rows[k];
+    }
+  }
+  store(sums, 0, GD_CPU_F32, sum);
+#else
+  for (int64_t f = 0; f < INT8_OUTPUTS; f += 4) {
+    const float *own = terms + f * apart;
+    float a = sums[f], b = sums[f + 1], c = sums[f + 2], d = sums[f + 3];
+    for (int64_t g = 0; g < count; g++) {
+      a += own[g];
+      b += own[g + apart];
+      c += own[g + 2 * apart];
+      d += own[g + 3 * apart];
+    }
+    sums[f] = a;
+    sums[f + 1] = b;
+    sums[f + 2] = c;
+    sums[f + 3] = d;
+  }
+#endif
+}
+

@@ -1,0 +1,35 @@
+/// A text of several files, whose places `#line` markers tell. Text before the first of these is of a file without a name.
+struct ShaderText {
+  /// By file and number. Lines that only stood for an included file are empty, or not there.
+  private var lines: [Substring: [Int: Substring]] = [:]
+
+  init(_ text: String) {
+    var (file, number): (Substring, Int) = ("", 1)
+    for line in text.split(separator: "\n", omittingEmptySubsequences: false) {
+      let words = line.split(separator: " ")
+      if words.count == 3, words[0] == "#line", let next = Int(words[1]) {
+        file = words[2].dropFirst().dropLast()
+        number = next
+      } else {
+        if !line.isEmpty { lines[file, default: [:]][number] = line }
+        number += 1
+      }
+    }
+  }
+
+  /// The names of its files.
+  var files: Set<String> { Set(lines.keys.map(String.init)) }
+
+  /// The first place where one of its files is not as in another text; nil if each is there as it is here.
+  func difference(from other: ShaderText) -> String? {
+    if lines.isEmpty { return "its first line" }
+    for (file, own) in lines.sorted(by: { $0.key < $1.key }) {
+      let wanted = other.lines[file] ?? [:]
+      let last = max(own.keys.max() ?? 0, wanted.keys.max() ?? 0)
+      for number in 1...max(last, 1) where own[number] != wanted[number] {
+        return file.isEmpty ? "its line \(number)" : "\(file), line \(number)"
+      }
+    }
+    return nil
+  }
+}

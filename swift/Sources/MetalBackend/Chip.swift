@@ -1,0 +1,43 @@
+#if canImport(IOKit)
+  import CoreFoundation
+  import IOKit
+#else
+  import Glibc
+#endif
+
+/// The facts about a GPU on which the choice of kernels depends. No bit depends on them.
+struct Chip {
+  /// The GPU's cores; nil if they are not known.
+  let cores: Int?
+
+  /// With this many threadgroups or fewer, the cores have at most two each: variants with more registers, which wait less, cost
+  /// no occupancy there. Two a core of an M chip's 16, where the number is not known.
+  var fewThreadgroups: Int { 2 * (cores ?? 16) }
+}
+
+#if canImport(IOKit)
+  /// The cores of the GPU, as the system's registry of devices has them: Metal does not tell.
+  func gpuCores() -> Int? {
+    var iterator: io_iterator_t = 0
+    guard let matching = IOServiceMatching("AGXAccelerator"),
+      IOServiceGetMatchingServices(kIOMainPortDefault, matching, &iterator) == KERN_SUCCESS
+    else { return nil }
+    defer { IOObjectRelease(iterator) }
+    let service = IOIteratorNext(iterator)
+    guard service != 0 else { return nil }
+    defer { IOObjectRelease(service) }
+    let key = CFStringCreateWithCString(kCFAllocatorDefault, "gpu-core-count", CFStringBuiltInEncodings.UTF8.rawValue)
+    guard let property = IORegistryEntryCreateCFProperty(service, key, kCFAllocatorDefault, 0)?.takeRetainedValue(),
+      CFGetTypeID(property) == CFNumberGetTypeID()
+    else { return nil }
+    var cores: Int32 = 0
+    guard CFNumberGetValue(unsafeDowncast(property, to: CFNumber.self), .sInt32Type, &cores), cores > 0 else { return nil }
+    return Int(cores)
+  }
+#else
+  /// The emulation has none of its own. GATED_DELTA_EMULATOR_CORES gives it some, so that it takes the forms of such a GPU.
+  func gpuCores() -> Int? { emulatedCores(getenv("GATED_DELTA_EMULATOR_CORES").map { String(cString: $0) }) }
+
+  /// Nil for anything but a number of cores.
+  func emulatedCores(_ text: String?) -> Int? { text.flatMap { Int($0) }.flatMap { $0 > 0 ? $0 : nil } }
+#endif

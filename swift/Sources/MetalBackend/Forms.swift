@@ -1,0 +1,95 @@
+import GatedDeltaTypes
+import Synchronization
+
+#if canImport(Darwin)
+  import Darwin
+#endif
+
+/// A form of a kernel that takes more registers than another, for more rows at a time. Which of the two is faster is the chip's
+/// matter: one with registers left runs as many threads of it, another fewer, or spills. Both give the same bits.
+enum Form: UInt8, CaseIterable {
+  /// A projection of blocks of rows by blocks of outputs; otherwise, tiles of rows.
+  case blocks
+  /// Tiles of eight rows and of four; otherwise, of half as many.
+  case eightRows
+  case fourRows
+  /// One row by weights of 4 bits and few outputs: more reads together.
+  case manyTurns
+  /// Decode with states of 16 bits, by as many rows as there are forms for; otherwise, by fewer.
+  case decodeRows
+
+  /// Without a measurement: a pipeline with fewer threads than this keeps more of them busy in the other form. GPUs whose
+  /// pipelines have 1024 threads whatever their registers always take the first.
+  static let leastThreads = 512
+}
+
+/// A choice between two forms: the kernels that it is for, whatever their other constants are.
+struct FormChoice: Hashable {
+  let form: Form
+  let activation: DType
+  /// Of decode's states.
+  var storage: DType?
+  var keyClass: Kernel.KeyClass?
+  /// Of a projection's matrix, of experts or not.
+  var format: WeightFormat?
+
+  init(_ form: Form, of kernel: Kernel) {
+    self.form = form
+    activation = kernel.activation ?? .f32
+    storage = kernel.storage
+    keyClass = kernel.keyClass
+    format = kernel.format
+  }
+}
+
+/// The forms that were measured to be faster, on this chip by this version of the system: of each choice the seconds of both.
+final class Forms: Sendable {
+  struct Measured: Equatable {
+    let many, few: Double
+    var takesMany: Bool { many <= few }
+  }
+  private let measured = Mutex<[FormChoice: Measured]>([:])
+
+  subscript(choice: FormChoice) -> Measured? { measured.withLock { $0[choice] } }
+
+  /// The first measurement stays: programs that run at the same time see one choice.
+  func add(_ choice: FormChoice, _ new: Measured) { measured.withLock { if $0[choice] == nil { $0[choice] = new } } }
+
+  var all: [FormChoice: Measured] { measured.withLock { $0 } }
+
+  private static let known = Mutex<[String: Forms]>([:])
+
+  /// Those that this process has measured on such a chip.
+  static func of(chip: String) -> Forms {
+    let name = chip + " " + systemVersion()
+    return known.withLock { known in
+      let forms = known[name] ?? Forms()
+      known[name] = forms
+      return forms
+    }
+  }
+}
+
+/// The build of the system, which its compiler of shaders comes with.
+private func systemVersion() -> String {
+  #if canImport(Darwin)
+    var text = [UInt8](repeating: 0, count: 64)
+    var length = text.count - 1
+    guard sysctlbyname("kern.osversion", &text, &length, nil, 0) == 0 else { return "" }
+    return String(decoding: text.prefix { $0 != 0 }, as: UTF8.self)
+  #else
+    return ""
+  #endif
+}
+
+extension Pass {
+  /// Whether to take the form with many registers, of which `kernel` is the pipeline: by a trial of this pass, else as measured,
+  /// else by its threads.
+  mutating func takes(_ form: Form, _ kernel: Kernel) throws(Failure) -> Bool {
+    if let tried, tried.form == form { return tried.many }
+    let choice = FormChoice(form, of: kernel)
+    choices?.insert(choice)
+    if let measured = device.forms[choice] { return measured.takesMany }
+    return try device.pipelines.pipeline(kernel).maxThreads >= Form.leastThreads
+  }
+}

@@ -1,0 +1,124 @@
+/** `gated-delta chat`, through pipes and on a terminal. */
+import { describe, expect, test } from "bun:test";
+import { cpSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { tinyModel } from "../lib/model.ts";
+import { thinkingTemplate } from "./support/chat-templates.ts";
+import { gatedDelta } from "./support/command.ts";
+import { scratch } from "./support/files.ts";
+import { writeReciter } from "./support/reciter.ts";
+
+const { newPath } = scratch();
+const thinker = writeReciter(newPath("thinker"), {
+  answers: { 2: "A greeting.\n</think>\n\nHello to you.", 4: "Another one.\n</think>\n\nHello again.", 3: "Whose?\n</think>\n\nMind the system." },
+  template: thinkingTemplate,
+});
+/** The tiny model without end tokens. */
+const endless = newPath("endless");
+cpSync(tinyModel, endless, { recursive: true });
+for (const name of ["config.json", "generation_config.json"]) {
+  const settings = JSON.parse(readFileSync(join(endless, name), "utf8"));
+  for (const part of [settings, settings.text_config]) if (part !== undefined) delete part.eos_token_id;
+  writeFileSync(join(endless, name), JSON.stringify(settings));
+}
+const device = ["--backend", "cpu", "--threads", "1"];
+const chat = (model: string, input: string, ...options: string[]) => gatedDelta(["chat", model, ...device, ...options], {}, input);
+
+describe("through pipes", () => {
+  test("answers line by line, in one conversation, without thoughts", () => {
+    const { status, out, errors } = chat(thinker, "Hi\nHi\n");
+    expect([status, out]).toEqual([0, "Hello to you.\nHello again.\n"]);
+    expect(errors).toMatch(/^2 layers, \d+ MB, on cpu: .*; \/help lists the commands\n$/);
+    expect(chat(thinker, "Hi", "--quiet", "--system", "Be brief.")).toEqual({ status: 0, out: "Mind the system.\n", errors: "" });
+  });
+
+  test("gives the answers of generate", () => {
+    const options = ["--max-tokens", "9", "--temperature", "0.8", "--seed", "5", "--quiet"];
+    expect(chat(tinyModel, "Hello\n", ...options).out).toBe(gatedDelta(["generate", tinyModel, "Hello", ...device, ...options]).out);
+  });
+
+  test("a conversation is written, begun again, and goes on from its file", () => {
+    const file = newPath("conversation");
+    const { status, out, errors } = chat(thinker, `Hi\n/save ${file}\n/clear\nHi\n/load ${file}\nHi\n/exit\nHi\n`);
+    expect([status, out]).toEqual([0, "Hello to you.\nHello to you.\nHello again.\n"]);
+    expect(errors).toMatch(/\n\d+ tokens\n$/);
+    expect(chat(thinker, `/load ${file}\nHi\n`, "--quiet").out).toBe("Hello again.\n");
+  });
+
+  test("lines that go on, messages that begin with a slash, and empty ones", () => {
+    const one = chat(tinyModel, "\n  \n//Hello\\\nyou\n", "--max-tokens", "6", "--quiet");
+    expect(one.out).toBe(gatedDelta(["generate", tinyModel, "/Hello\nyou", ...device, "--max-tokens", "6", "--quiet"]).out);
+    expect(chat(tinyModel, "Hello\\", "--max-tokens", "6", "--quiet").out).toBe(gatedDelta(["generate", tinyModel, "Hello", ...device, "--max-tokens", "6", "--quiet"]).out);
+  });
+
+  test("commands that are wrong say so, and the conversation goes on", () => {
+    const { status, out, errors } = chat(thinker, "/nosuch\n/save\n/load /nowhere\n/save /nowhere/at/all\n/help\nHi\n", "--quiet");
+    expect([status, out]).toEqual([0, "Hello to you.\n"]);
+    const lines = errors.split("\n");
+    for (const [i, text] of ['no command "/nosuch"', "/save takes a file's name", "/nowhere: expected a readable file", "/nowhere/at/all", "  /save FILE"].entries()) expect(lines[i]).toContain(text);
+  });
+
+  test("a message that does not fit is taken back", () => {
+    const { status, out, errors } = chat(thinker, `Hi\n${"Too long. ".repeat(60)}\nHi\n`, "--context", "200", "--quiet");
+    expect([status, out]).toEqual([0, "Hello to you.\nHello again.\n"]);
+    expect(errors).toMatch(/^gated-delta chat: chat: the conversation has \d+ tokens, and room for 200: \/clear, or a larger --context\n$/);
+  });
+
+  test("mistakes of usage, and models without a chat", () => {
+    for (const [args, mention] of [[[], "one model"], [["a", "b"], "one model"], [["a", "--context", "0"], "--context"], [["a", "--dtype", "f64"], "--dtype"], [["a", "--raw"], "no option --raw"]] as const) {
+      const { status, errors } = gatedDelta(["chat", ...args]);
+      expect([status, errors.includes(mention), errors.includes("gated-delta chat --help")]).toEqual([2, true, true]);
+    }
+    expect(gatedDelta(["chat", newPath("nowhere"), ...device]).status).toBe(2);
+  });
+});
+
+/** Runs the command on a terminal. */
+function onTerminal(model: string, ...options: string[]) {
+  let seen = "";
+  const child = Bun.spawn([process.execPath, join(import.meta.dir, "../lib/cli/main.ts"), "chat", model, ...device, ...options], {
+    env: { ...process.env, NO_COLOR: undefined, TERM: "xterm" },
+    terminal: { cols: 200, rows: 40, data: (_, data) => void (seen += new TextDecoder().decode(data)) },
+  });
+  const until = async (holds: (text: string) => boolean): Promise<void> => {
+    const deadline = performance.now() + 60_000;
+    while (!holds(seen)) {
+      if (performance.now() > deadline || child.exitCode !== null) throw new Error(`it never came, but\n${JSON.stringify(seen)}`);
+      await Bun.sleep(10);
+    }
+  };
+  /** Waits for the next prompt, and writes. */
+  let prompts = 0;
+  const write = async (text: string): Promise<void> => {
+    prompts++;
+    await until((all) => all.split("> ").length > prompts);
+    await Bun.sleep(50); // the line's editor begins to listen
+    seen += "\0"; // so that a prompt that is drawn again counts once
+    prompts = seen.split("> ").length - 1;
+    child.terminal!.write(text);
+  };
+  return { child, until, write, seen: () => seen };
+}
+
+describe("on a terminal", () => {
+  test("thoughts are dim, and a line of counts follows", async () => {
+    const { child, until, write, seen } = onTerminal(thinker);
+    await write("Hi\r");
+    await until((text) => text.includes("were known"));
+    expect(seen()).toContain("\x1b[2mA greeting.\x1b[0m");
+    expect(seen()).toMatch(/Hello to you\.\r\n\x1b\[2m\d+ tokens, [\d.]+ tokens\/s, the first after \d+ ms; 0 of the prompt's \d+ were known\x1b\[0m/);
+    await write("\x04"); // Ctrl-D
+    expect(await child.exited).toBe(0);
+  }, 120_000);
+
+  test("Ctrl-C ends an answer, and at the prompt the conversation", async () => {
+    const { child, until, write } = onTerminal(endless, "--max-tokens", "100000", "--context", "200000");
+    await write("Hello\r");
+    await until((text) => text.length > 400);
+    child.terminal!.write("\x03");
+    await write("/help\r");
+    await until((text) => text.includes("/save FILE"));
+    await write("\x03");
+    expect(await child.exited).toBe(0);
+  }, 120_000);
+});

@@ -1,0 +1,76 @@
+/** int8 activations: rows rounded in groups, and `linear` of them by MLX's affine weights to the bit. */
+import type { WeightFormat } from "../../lib/index.ts";
+import { weightLayouts } from "../../lib/native/weight-formats.ts";
+import { unpack } from "./quantised.ts";
+import type { Quantised } from "./quantised.ts";
+import { dims, reference } from "./tensor.ts";
+import type { Reference } from "./tensor.ts";
+
+const f = Math.fround;
+
+/** Columns that share a scale; 0 for weights that are multiplied exactly. */
+export function groupOf(format: WeightFormat): number {
+  const { family, elements } = weightLayouts[format];
+  if (family === "affine") return elements;
+  if (family !== "ggml") return 0;
+  return format === "q2_k" || format === "q3_k" || format === "q6_k" ? 16 : 32;
+}
+
+/** The integer nearest to a number, ties to the even one. */
+function nearest(x: number): number {
+  const below = Math.floor(x);
+  const rest = x - below;
+  return rest > 0.5 || (rest === 0.5 && below % 2 !== 0) ? below + 1 : below;
+}
+
+/** A group of a row: integers times a scale. */
+export interface RoundedGroup {
+  readonly scale: number;
+  readonly integers: readonly number[];
+}
+
+/** A group of float32 numbers. */
+export function roundGroup(numbers: readonly number[]): RoundedGroup {
+  if (!numbers.every(Number.isFinite)) return { scale: NaN, integers: numbers.map(() => 0) };
+  const scale = f(Math.max(...numbers.map(Math.abs)) / 127);
+  return { scale, integers: numbers.map((x) => (scale === 0 ? 0 : Math.max(-127, Math.min(127, nearest(f(x / scale)))))) };
+}
+
+/** The groups of a row, one after another. */
+function groupsOf(x: Reference, row: number, group: number): RoundedGroup[] {
+  const columns = x.shape[1]!;
+  return Array.from({ length: columns / group }, (_, g) => roundGroup([...x.data.subarray(row * columns + g * group, row * columns + (g + 1) * group)]));
+}
+
+/** The numbers that rounded rows stand for. */
+export function rounded(x: Reference, group: number): Reference {
+  const [rows, columns] = dims(x, 2) as [number, number];
+  const out = reference([rows, columns]);
+  for (let row = 0; row < rows; row++) {
+    out.data.set(groupsOf(x, row, group).flatMap(({ scale, integers }) => integers.map((q) => q * scale)), row * columns);
+  }
+  return out;
+}
+
+/** `linear` of rounded rows by an affine weight, each product and sum rounded to float32 as the kernels round them. */
+export function int8Affine(x: Reference, { bits, group, words, scales, biases }: Quantised): Float32Array {
+  const [rows, columns] = dims(x, 2) as [number, number];
+  const [features, wordCount] = dims(words, 2) as [number, number];
+  const numbers = Array.from({ length: features }, (_, o) => unpack(words.data.subarray(o * wordCount, (o + 1) * wordCount), bits, columns));
+  const out = new Float32Array(rows * features);
+  for (let row = 0; row < rows; row++) {
+    const groups = groupsOf(x, row, group);
+    for (let o = 0; o < features; o++) {
+      let sum = 0;
+      for (const [g, { scale, integers }] of groups.entries()) {
+        const at = o * groups.length + g;
+        const product = integers.reduce((total, q, i) => total + q * numbers[o]![g * group + i]!, 0);
+        const shift = f(integers.reduce((total, q) => total + q, 0) * scale);
+        const term = f(f(product * scales.data[at]!) * scale);
+        sum = f(sum + f(term + f(biases.data[at]! * shift)));
+      }
+      out[row * features + o] = sum;
+    }
+  }
+  return out;
+}

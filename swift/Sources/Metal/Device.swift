@@ -10,6 +10,8 @@ final class EmulatedDevice: MTLDevice, @unchecked Sendable {
     var maxThreads: [String: Int] = [:]
     /// Microseconds before each command buffer starts, so that reading results too early shows.
     var delay: UInt32 = 0
+    /// The cores that the GPU has; nil: as many as the backend takes where it does not know them.
+    var cores: Int?
     var order = DispatchOrder.forward
     /// The file for command buffers' calls and the host's work for them; empty for none.
     var counts = ""

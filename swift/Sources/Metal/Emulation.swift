@@ -27,12 +27,14 @@ extension EmulatedDevice.Settings {
   /// GATED_DELTA_EMULATOR_MAX_THREADS: `384`, or `gd_prefill:128,gd_step:96`. GATED_DELTA_EMULATOR_DELAY:
   /// microseconds. GATED_DELTA_EMULATOR_ORDER: as for the kernels' lanes. GATED_DELTA_EMULATOR_COUNTS: a file.
   /// GATED_DELTA_EMULATOR_SPEED: accesses of memory per second. GATED_DELTA_EMULATOR_PATIENCE: seconds.
+  /// GATED_DELTA_EMULATOR_CORES: the GPU's cores.
   init(variable: (String) -> String?) {
     for entry in (variable("GATED_DELTA_EMULATOR_MAX_THREADS") ?? "").split(separator: ",") {
       let parts = entry.split(separator: ":")
       guard let last = parts.last, let threads = Int(last), threads > 0 else { continue }
       maxThreads[parts.count > 1 ? String(parts[0]) : ""] = threads
     }
+    cores = variable("GATED_DELTA_EMULATOR_CORES").flatMap { Int($0) }.flatMap { $0 > 0 ? $0 : nil }
     delay = variable("GATED_DELTA_EMULATOR_DELAY").flatMap { UInt32($0) } ?? 0
     order = DispatchOrder(variable("GATED_DELTA_EMULATOR_ORDER") ?? "")
     counts = variable("GATED_DELTA_EMULATOR_COUNTS") ?? ""

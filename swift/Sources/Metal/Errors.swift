@@ -37,3 +37,6 @@ public func emulationProblem() -> String? {
   case .failure(let error): error.description
   }
 }
+
+/// The cores of an emulated GPU; nil if its settings give none. Metal has no such question, so this is not Apple's.
+public func emulatedCores(of device: any MTLDevice) -> Int? { (device as? EmulatedDevice)?.settings.cores }

@@ -1,8 +1,8 @@
+import Metal
+
 #if canImport(IOKit)
   import CoreFoundation
   import IOKit
-#else
-  import Glibc
 #endif
 
 /// The facts about a GPU on which the choice of kernels depends. No bit depends on them.
@@ -17,7 +17,7 @@ struct Chip {
 
 #if canImport(IOKit)
   /// The cores of the GPU, as the system's registry of devices has them: Metal does not tell.
-  func gpuCores() -> Int? {
+  func cores(of device: any MTLDevice) -> Int? {
     var iterator: io_iterator_t = 0
     guard let matching = IOServiceMatching("AGXAccelerator"),
       IOServiceGetMatchingServices(kIOMainPortDefault, matching, &iterator) == KERN_SUCCESS
@@ -35,9 +35,5 @@ struct Chip {
     return Int(cores)
   }
 #else
-  /// The emulation has none of its own. GATED_DELTA_EMULATOR_CORES gives it some, so that it takes the forms of such a GPU.
-  func gpuCores() -> Int? { emulatedCores(getenv("GATED_DELTA_EMULATOR_CORES").map { String(cString: $0) }) }
-
-  /// Nil for anything but a number of cores.
-  func emulatedCores(_ text: String?) -> Int? { text.flatMap { Int($0) }.flatMap { $0 > 0 ? $0 : nil } }
+  func cores(of device: any MTLDevice) -> Int? { emulatedCores(of: device) }
 #endif

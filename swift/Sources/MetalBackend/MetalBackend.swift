@@ -56,7 +56,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
   }
 
   init(
-    device: any MTLDevice, workLimit: WorkLimit = WorkLimit(), pipelines: Pipelines? = nil, chip: Chip = Chip(cores: gpuCores()),
+    device: any MTLDevice, workLimit: WorkLimit = WorkLimit(), pipelines: Pipelines? = nil, chip: Chip? = nil,
     forms: Forms? = nil, trials: TrialSize? = isEmulated ? nil : TrialSize()
   ) throws(Failure) {
     guard device.supportsFamily(.apple7) else {
@@ -70,7 +70,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
     }
     self.device = device
     self.workLimit = workLimit
-    self.chip = chip
+    self.chip = chip ?? Chip(cores: cores(of: device))
     self.forms = forms ?? Forms.of(chip: device.name)
     self.trials = trials
     self.queue = queue

@@ -6,6 +6,7 @@ import Testing
   /// Not in Apple's Metal: the reason why there is no device, and requirements of Swift's own protocols.
   static let ours: Set<Declaration> = [
     Declaration(owner: "", text: "func emulationProblem() -> String?"),
+    Declaration(owner: "", text: "func emulatedCores(of device: any MTLDevice) -> Int?"),
     Declaration(owner: "", text: "func emulateMetal(kernels path: String)"),
     Declaration(owner: "mtlresourceoptions", text: "let rawValue: UInt"),
     Declaration(owner: "mtlbarrierscope", text: "let rawValue: UInt"),

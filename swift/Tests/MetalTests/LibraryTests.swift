@@ -119,6 +119,8 @@ import Testing
     #expect(two.maxThreads(of: "gd_step_f32") == 96 && two.maxThreads(of: "gd_norm") == 1024)
     #expect(settings(["GATED_DELTA_EMULATOR_MAX_THREADS": "many"]).maxThreads(of: "gd_step") == 1024)
     #expect(settings(["GATED_DELTA_EMULATOR_DELAY": "250"]).delay == 250)
+    #expect(settings(["GATED_DELTA_EMULATOR_CORES": "64"]).cores == 64 && settings([:]).cores == nil)
+    for none in ["", "0", "-8", "many", "64 "] { #expect(settings(["GATED_DELTA_EMULATOR_CORES": none]).cores == nil) }
     #expect(settings([:]).speed == nil && settings(["GATED_DELTA_EMULATOR_SPEED": "0"]).speed == nil)
     let timed = settings(["GATED_DELTA_EMULATOR_SPEED": "1e6", "GATED_DELTA_EMULATOR_PATIENCE": "0.5"])
     #expect(timed.speed == 1e6 && timed.patience == 0.5)

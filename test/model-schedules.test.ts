@@ -48,7 +48,7 @@ onOnly("cpu", "random schedules with int8 activations", ({ device: cpu }) => {
 onOnly("metal", "random schedules with prompts by matrices", ({ device: metal, emulated }) => {
   test("give the bits of the cold run, by role", async () => {
     const own = opened.use(await ModelSchedules.open(metal, files.newPath(), "matrix"));
-    const { failure, counts } = await runSchedules(own, files.newPath(), seed, 0, emulated ? 8 : schedules);
+    const { failure, counts } = await runSchedules(own, files.newPath(), seed, 0, emulated ? 4 : schedules);
     expect(failure).toBeUndefined();
     for (const what of ["rows compared", "forks", "batches of several", "guesses accepted"]) expect([what, counts.get(what) ?? 0]).not.toEqual([what, 0]);
   }, 1_500_000);
@@ -67,7 +67,7 @@ onOnly("metal", "random schedules", ({ device: metal }) => {
     const refusal = await model.run([{ sequence, tokens: [1] }]).then(() => undefined, (error: GatedDeltaError) => error);
     if (refusal === undefined) {
       sequence[Symbol.dispose]();
-      const { failure } = await runSchedules(own, files.newPath(), seed, 0, metal.emulated ? 12 : schedules);
+      const { failure } = await runSchedules(own, files.newPath(), seed, 0, metal.emulated ? 6 : schedules);
       expect(failure).toBeUndefined();
     } else {
       console.log(`Not run on metal: schedules of models, since ${refusal.message}`);

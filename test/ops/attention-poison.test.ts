@@ -12,10 +12,10 @@ import { Random } from "../support/random.ts";
 const poisons = [NaN, Infinity, -Infinity];
 const pageTokens = 16;
 /** Tokens of both conversations in each call: cuts inside of pages, and calls of one token. */
-const calls = [[97, 20], [1, 1], [52, 44]] as const;
+const calls = [[49, 20], [1, 1], [27, 24]] as const;
 const [first, second] = [0, 1].map((i) => calls.reduce((sum, call) => sum + call[i]!, 0)) as [number, number];
 
-onEachBackend("NaN and infinity in attention", ({ device }) => {
+onEachBackend("NaN and infinity in attention", ({ device, emulated }) => {
   /** Both conversations' results. Elements of pages that no token is stored to are `unused`. */
   function run(layer: Layer, [one, other]: readonly [Tokens, Tokens], unused = NaN): [Float32Array, Float32Array] {
     using op = new Attention(device, layer, pageTokens, 16, new Random(3));
@@ -26,7 +26,8 @@ onEachBackend("NaN and infinity in attention", ({ device }) => {
   }
 
   const products = device.backend === "metal" ? (["rows", "matrix"] as const) : (["rows"] as const);
-  const cases = products.flatMap((each) => ([["f32", 40], ["bf16", 64], ["f16", 128]] as const).map(([pageDtype, headDim]) => [each, pageDtype, headDim] as const));
+  const pages = [["f32", 40], ["bf16", 64], ["f16", 128]] as const;
+  const cases = products.flatMap((each) => pages.map(([pageDtype, headDim]) => [each, pageDtype, headDim] as const));
 
   test.each(cases)("products by %s, pages of %s, heads of %i", (each, pageDtype, headDim) => {
     const layer: Layer = { ...plainLayer, heads: 6, kvHeads: 2, norms: false, headDim, pageDtype, products: each };
@@ -52,7 +53,8 @@ onEachBackend("NaN and infinity in attention", ({ device }) => {
       return out.filter((_, i) => dependent[i]);
     };
 
-    for (const value of poisons) {
+    // Emulated, each dtype of pages has one of them.
+    for (const value of emulated ? [poisons[pages.findIndex(([dtype]) => dtype === pageDtype)]!] : poisons) {
       const [token, keyHead, column] = [random.below(first - 1), random.below(kvHeads), random.below(headDim)];
       const at = (token * kvHeads + keyHead) * headDim + column;
       const ofGroup = (t: number, head: number) => t >= token && Math.floor(head / group) === keyHead;

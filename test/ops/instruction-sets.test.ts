@@ -63,7 +63,7 @@ const forced = process.env["GATED_DELTA_ISA"];
 const environment = (isa: string) => ({
   GATED_DELTA_ISA: isa,
   GATED_DELTA_TEST_BACKENDS: "cpu",
-  GATED_DELTA_TEST_SHARE: "0.15",
+  GATED_DELTA_TEST_SHARE: "0.1",
 });
 
 /** A device's description of itself under an instruction set. */

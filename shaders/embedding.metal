@@ -1,6 +1,8 @@
 // Rows of a matrix by number: out[r] = row ids[r] of a weight as matrix.h has it, converted to out's dtype.
 //
-// weight [vocabulary, columns]; out [rows, columns] T, row stride in elements; ids [rows], each below the vocabulary.
+// weight [vocabulary, columns]; out [rows, columns] T, row stride in elements; ids [rows]. The row of an id that is not below
+// the vocabulary becomes zeros; the first such row goes to check[0], by a minimum, and each one's id to check[1 + row]. Without
+// `check` the host has looked at the ids.
 // Elements that need no conversion are moved as the bits that they are.
 //
 // Grid: (ceil(columns / (8 GDM_EMBEDDING_THREADS)), rows) threadgroups of GDM_EMBEDDING_THREADS: a thread takes eight
@@ -46,13 +48,23 @@ kernel void gd_embedding(device const ushort* weight [[buffer(0)]],
                          device const ushort* biases [[buffer(2)]],
                          device T* out [[buffer(3)]],
                          device const int* ids [[buffer(4)]],
-                         constant GDMEmbedding& params [[buffer(5)]],
+                         device uint* check [[buffer(5)]],
+                         constant GDMEmbedding& params [[buffer(6)]],
                          uint2 group [[threadgroup_position_in_grid]],
                          uint index [[thread_index_in_threadgroup]]) {
   uint at = 8 * (group.x * GDM_EMBEDDING_THREADS + index);
+  int id = ids[group.y];
+  if (id < 0 || uint(id) >= params.vocabulary) {
+    if (at == 0) {
+      check[1 + group.y] = uint(id);
+      atomic_fetch_min_explicit((device atomic_uint*)check, group.y, memory_order_relaxed);
+    }
+    for (uint j = at; j < min(at + 8, params.columns); ++j) out[ulong(group.y) * params.outRowStride + j] = T(0.0f);
+    return;
+  }
   if (at >= params.columns) return;
   MatrixRow<W> row;
-  matrix_place(row, weight, scales, biases, uint(ids[group.y]), at, params.columns);
+  matrix_place(row, weight, scales, biases, uint(id), at, params.columns);
   Embedding<T, W, IsPacked<W>::value>::put(out + ulong(group.y) * params.outRowStride, row, at, params.columns);
 }
 

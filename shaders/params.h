@@ -230,9 +230,9 @@ GDM_ASSERT_SIZE(GDMCombine, 48);
 
 // embedding.metal
 typedef struct GDMEmbedding {
-  uint32_t columns, outRowStride;
+  uint32_t columns, outRowStride, vocabulary;
 } GDMEmbedding;
-GDM_ASSERT_SIZE(GDMEmbedding, 8);
+GDM_ASSERT_SIZE(GDMEmbedding, 12);
 
 // elementwise.metal. A row is a (token, head) pair.
 enum { GDM_ELEMENTWISE_PARTS = 2 };  // of a thread: four neighbouring elements each

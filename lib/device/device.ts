@@ -30,6 +30,12 @@ export const runPass: unique symbol = Symbol("run pass");
 /** Tells pools about finished submissions. */
 export const settle: unique symbol = Symbol("settle");
 
+/** {@link Device.finish} for the submissions up to a ticket. */
+export const finishUpTo: unique symbol = Symbol("finish up to");
+
+/** Keeps the failure of a submission from being reported. */
+export const ignoreFailure: unique symbol = Symbol("ignore failure");
+
 /**
  * A device that runs ops: the GPU through Metal, or the CPU.
  *
@@ -111,6 +117,22 @@ export class Device implements Disposable {
   /** Tells pools which submissions have finished and how. @internal */
   [settle](): void {
     this.#work.settle();
+  }
+
+  /** {@link finish} for the submissions up to a ticket, whatever was committed after it. @internal */
+  async [finishUpTo](ticket: number): Promise<void> {
+    const op = "device.finish";
+    this.#work.expectIdle(op);
+    try {
+      await this.#work.submissions.finish(op, undefined, undefined, ticket);
+    } finally {
+      this.#work.settle();
+    }
+  }
+
+  /** Keeps the failure of a submission whose results nobody needs from being reported. @internal */
+  [ignoreFailure](ticket: number): void {
+    this.#work.submissions.ignore(ticket);
   }
 
   /** Whether it was closed. */

@@ -41,6 +41,8 @@ export class Submissions {
   #examined = 0;
   /** Failures that were reported or deliberately dropped. */
   #reported = 0;
+  /** Those whose failures are not reported. */
+  readonly #ignored = new Set<number>();
   /** How long the last `finish` that had to wait took. */
   #lastWaitMs = 0;
 
@@ -66,15 +68,18 @@ export class Submissions {
   wait(op: string, timeoutMs: number | undefined): void {
     const failure = this.#isFinished(this.#last) ? undefined : this.#source.waitFor(this.#last, timeoutMs, op);
     if (failure === "timeout") throw timedOut(op, timeoutMs);
-    this.#report(op);
+    this.#report(op, this.#last);
     // Otherwise the failure is that of the wait itself.
     if (failure !== undefined && !this.#isFinished(this.#last)) throw failure;
   }
 
-  /** Resolves when all work committed so far is done. */
-  async finish(op: string, signal: AbortSignal | undefined, timeoutMs: number | undefined): Promise<void> {
+  /**
+   * Resolves when a submission and all before it are done.
+   *
+   * @param ticket @default the last one so far
+   */
+  async finish(op: string, signal: AbortSignal | undefined, timeoutMs: number | undefined, ticket = this.#last): Promise<void> {
     signal?.throwIfAborted();
-    const ticket = this.#last;
     const start = performance.now();
     let turn = 0;
     for (; !this.#isFinished(ticket); turn++) {
@@ -92,7 +97,12 @@ export class Submissions {
       signal?.throwIfAborted();
     }
     if (turn > 0) this.#lastWaitMs = performance.now() - start;
-    if (!this.#closed) this.#report(op);
+    if (!this.#closed) this.#report(op, ticket);
+  }
+
+  /** Keeps a failure of a submission whose results nobody needs from being reported. */
+  ignore(ticket: number): void {
+    if (ticket > this.#examined) this.#ignored.add(ticket);
   }
 
   /** Waits for all work before the device is closed. Failures are not reported from then on. */
@@ -104,25 +114,26 @@ export class Submissions {
 
   readonly #isFinished = (ticket: number): boolean => ((Atomics.load(this.#source.status, 0) - ticket) | 0) >= 0;
 
-  /** Throws the first unreported failure. Costs one read if there is none. */
-  #report(op: string): void {
+  /** Throws the first unreported failure of the submissions up to a ticket. Costs one read if there is none. */
+  #report(op: string, last: number): void {
     this.#pins.release(this.#isFinished);
     const { status } = this.#source;
     // Read this before the count of failures: the device counts a failure before it counts the submission.
-    const all = this.#isFinished(this.#last);
-    while (Atomics.load(status, 1) !== this.#reported && this.#examined < this.#last) {
+    const all = last === this.#last && this.#isFinished(last);
+    while (Atomics.load(status, 1) !== this.#reported && this.#examined < last) {
       const ticket = this.#examined + 1;
       if (!this.#isFinished(ticket)) return;
       this.#examined = ticket;
       const failure = this.#source.failureOf(ticket, op);
       if (failure !== undefined) {
         this.#reported = (this.#reported + 1) | 0;
-        throw failure;
+        if (!this.#ignored.delete(ticket)) throw failure;
       }
     }
     // Every failure was reported, so finished submissions need no further check.
     if (!all) return;
     this.#examined = this.#last;
+    this.#ignored.clear();
     this.#reported = Atomics.load(status, 1);
   }
 }

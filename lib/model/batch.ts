@@ -29,12 +29,15 @@ export interface Entry {
   readonly drafts: number;
   /** How many of the largest logits of each row are needed too; 0 for none. */
   readonly best: number;
+  /** Whether the sequence most likely goes on with the token of the largest logit, and another result like this one is wanted then. */
+  readonly goesOn: boolean;
 }
 
 /** The argument of {@link entryOf}. */
 export interface CheckedEntry extends BatchEntry {
   readonly tokens: readonly number[];
   readonly best?: number | undefined;
+  readonly goesOn?: boolean | undefined;
 }
 
 /** The limits of a model. */
@@ -53,8 +56,8 @@ export function readBatch(op: string, batch: unknown, limits: BatchLimits): Entr
 }
 
 /** An entry of checked tokens that will not change; the last `drafts` of them are guesses. */
-export function entryOf({ sequence, tokens, role = "read", logits = "last", hidden = "none", best = 0 }: CheckedEntry, drafts = 0): Entry {
-  return { sequence, parts: sequenceParts(sequence)!, tokens, role, logits, hidden, drafts, best };
+export function entryOf({ sequence, tokens, role = "read", logits = "last", hidden = "none", best = 0, goesOn = false }: CheckedEntry, drafts = 0): Entry {
+  return { sequence, parts: sequenceParts(sequence)!, tokens, role, logits, hidden, drafts, best, goesOn };
 }
 
 /** Throws if a sequence of a batch can't be run, such as one of another model or one without room. */
@@ -71,7 +74,7 @@ function readEntry(op: string, argument: string, value: unknown, limits: BatchLi
   if (role !== "read" && role !== "generated") throw invalid(op, `${argument}.role`, `"read" | "generated"`, role);
   expectWanted(op, `${argument}.logits`, logits);
   expectWanted(op, `${argument}.hidden`, hidden);
-  return { sequence, parts, tokens: readTokens(op, `${argument}.tokens`, tokens, limits), role, logits, hidden, drafts: 0, best: 0 };
+  return { sequence, parts, tokens: readTokens(op, `${argument}.tokens`, tokens, limits), role, logits, hidden, drafts: 0, best: 0, goesOn: false };
 }
 
 function expectWanted(op: string, argument: string, value: unknown): void {

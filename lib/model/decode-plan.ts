@@ -8,6 +8,7 @@ import type { Plan } from "../device/plan.ts";
 import type { StatePool } from "../states/state-pool.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import { BestMemory, bestOf } from "./best-memory.ts";
+import type { BestRows } from "./best-memory.ts";
 import type { ModelGraph } from "./graph.ts";
 import type { PageList } from "./page-ledger.ts";
 import type { BestLogits } from "./sampling/best-logits.ts";
@@ -19,6 +20,21 @@ export interface PlanShape {
   readonly pages: number;
   /** How many of the largest logits of each sequence are found; 0 for none. */
   readonly best: number;
+}
+
+/**
+ * Where a plan leaves logits, of two places: it takes its tokens from those that a step left as the best in the other one, or from
+ * the host, and leaves its own in 0 then.
+ */
+export type Bank = 0 | 1;
+
+/** The tensors of a plan that are not its own. */
+export interface PlanBank {
+  readonly bank: Bank;
+  /** The tokens that it reads; undefined if they come from the host. */
+  readonly deviceIds: Tensor<"id32"> | undefined;
+  /** The place of the largest logits; undefined if they have memory of their own, or are not found. */
+  readonly best: BestRows | undefined;
 }
 
 /** The parts of a model from which plans are recorded. */
@@ -37,12 +53,16 @@ export class DecodePlan implements Disposable {
   /** For each row of the table, the stamp of the list from which it was written. */
   readonly #stamps: number[];
   readonly #memory: BestMemory;
+  readonly #deviceIds: Tensor<"id32"> | undefined;
+  readonly #rows: BestRows | undefined;
+  /** Where it leaves its logits. */
+  readonly bank: Bank;
   /** Each sequence's largest logits after a replay, if they are found. */
   readonly best: readonly BestLogits[];
   #plan: Plan | undefined;
   #logits: readonly Float32Array[] = [];
 
-  constructor(device: Device, shape: PlanShape) {
+  constructor(device: Device, shape: PlanShape, { bank, deviceIds, best: rows }: PlanBank) {
     const { sequences, pages, best } = shape;
     this.#shape = shape;
     this.#stamps = Array<number>(sequences).fill(0);
@@ -52,9 +72,12 @@ export class DecodePlan implements Disposable {
     this.#ids = ids!;
     this.#pageTable = table!;
     this.#pastTokens = past!;
+    this.bank = bank;
+    this.#deviceIds = deviceIds;
     this.#memory = new BestMemory(device);
-    if (best > 0) this.#memory.reserve(sequences);
-    this.best = best > 0 ? bestOf(this.#memory.rows(0, sequences, best)) : [];
+    if (best > 0 && rows === undefined) this.#memory.reserve(sequences);
+    this.#rows = rows ?? (best > 0 ? this.#memory.rows(0, sequences, best) : undefined);
+    this.best = this.#rows === undefined ? [] : bestOf(this.#rows);
   }
 
   /** Each sequence's logits after a replay. */
@@ -62,7 +85,7 @@ export class DecodePlan implements Disposable {
     return this.#logits;
   }
 
-  /** Sets the input of sequence `i` for the next replay. */
+  /** Sets the input of sequence `i` for the next replay. The token counts only if it comes from the host. */
   set(i: number, id: number, { pages, tokens, stamp }: PageList): void {
     this.#ids[i] = id;
     this.#pastTokens[i] = tokens;
@@ -79,19 +102,19 @@ export class DecodePlan implements Disposable {
    */
   recorded({ device, graph, pool }: PlanParts, logits: Tensor<"f32">): Plan {
     if (this.#plan !== undefined) return this.#plan;
-    const { sequences: tokens, best } = this.#shape;
+    const { sequences: tokens } = this.#shape;
     const [ids, pageTable, pastTokens] = this.#tensors;
     const rows = Array.from({ length: tokens }, (_, i) => i);
     const out = logits.slice(0, tokens);
     const ops = graph.ops({
       tokens,
-      ids: ids!,
+      ids: this.#deviceIds ?? ids!,
       cuSeqlens: Int32Array.from([...rows, tokens]),
       pageTable: pageTable!,
       pastTokens: pastTokens!,
       step: pool.placeholder(tokens),
       decode: true,
-      logits: { rows, outs: [out], best: best > 0 ? [{ logits: out, rows: this.#memory.rows(0, tokens, best) }] : [] },
+      logits: { rows, outs: [out], best: this.#rows === undefined ? [] : [{ logits: out, rows: this.#rows }] },
       hidden: { rows: [], outs: [] },
     });
     this.#logits = rows.map((i) => logits.slice(i, i + 1).data);
@@ -110,8 +133,8 @@ export class DecodePlan implements Disposable {
 }
 
 /**
- * Numbers of recently used plans to keep, within which each number of sequences of a model has plans of two numbers of pages: sessions
- * that end one by one, and others that begin, then record none again.
+ * Numbers of recently used plans to keep, within which each number of sequences of a model has plans of two numbers of pages, and of
+ * the three places where tokens come from: sessions that end one by one, and others that begin, then record none again.
  */
 const [fewestPlans, mostPlans] = [16, 128];
 /** The fewest pages that a plan has room for, so that a short sequence does not need another plan soon. */
@@ -120,14 +143,19 @@ const fewestPages = 8;
 /** The decode plans of a model, recorded when they are needed. */
 export class DecodePlans implements Disposable {
   readonly #device: Device;
+  readonly #states: number;
   readonly #most: number;
   /** In order of use, least recently used first. */
   readonly #plans = new Map<number, DecodePlan>();
+  /** The best tokens of the two banks. */
+  readonly #best: readonly BestMemory[];
 
   /** @param states of the model: the most sequences of a plan. */
   constructor(device: Device, states: number) {
     this.#device = device;
-    this.#most = Math.min(Math.max(fewestPlans, 2 * states), mostPlans);
+    this.#states = states;
+    this.#most = Math.min(Math.max(fewestPlans, 6 * states), mostPlans);
+    this.#best = [new BestMemory(device), new BestMemory(device)];
   }
 
   /** Number of kept plans. */
@@ -139,19 +167,21 @@ export class DecodePlans implements Disposable {
    * The plan for some sequences, with room for at least their pages; room grows by doubling.
    *
    * @param best how many of the largest logits it finds: 0 .. 128.
+   * @param from the bank with the best tokens of the same number of sequences, in their order, which the plan reads; it finds the
+   *   best one then. @default the host's
    */
-  find(lists: readonly PageList[], best = 0): DecodePlan {
+  find(lists: readonly PageList[], best = 0, from?: Bank): DecodePlan {
     const sequences = lists.length;
     let pages = fewestPages;
     for (const list of lists) while (list.pages.length > pages) pages *= 2;
-    const key = (sequences * 64 + Math.log2(pages)) * 256 + best;
+    const key = ((sequences * 64 + Math.log2(pages)) * 256 + best) * 4 + (from === undefined ? 0 : 1 + from);
     const known = this.#plans.get(key);
     if (known !== undefined) {
       this.#plans.delete(key);
       this.#plans.set(key, known);
       return known;
     }
-    const made = new DecodePlan(this.#device, { sequences, pages, best });
+    const made = new DecodePlan(this.#device, { sequences, pages, best }, this.#bank(sequences, best, from));
     for (const [oldest, plan] of this.#plans) {
       if (this.#plans.size < this.#most) break;
       this.#plans.delete(oldest);
@@ -161,9 +191,29 @@ export class DecodePlans implements Disposable {
     return made;
   }
 
+  /** Ends the plans that leave their logits in a bank, whose memory is replaced. */
+  clear(bank: Bank): void {
+    for (const [key, plan] of this.#plans) {
+      if (plan.bank !== bank) continue;
+      this.#plans.delete(key);
+      plan[Symbol.dispose]();
+    }
+  }
+
   /** Ends all plans. */
   [Symbol.dispose](): void {
     for (const plan of this.#plans.values()) plan[Symbol.dispose]();
     this.#plans.clear();
+    for (const memory of this.#best) memory[Symbol.dispose]();
+  }
+
+  #bank(sequences: number, best: number, from: Bank | undefined): PlanBank {
+    const bank = from === 0 ? 1 : 0;
+    if (best !== 1) return { bank, deviceIds: undefined, best: undefined };
+    const rowsOf = (which: Bank): BestRows => {
+      this.#best[which]!.reserve(this.#states); // at once, since plans end with their tensors
+      return this.#best[which]!.rows(0, sequences, 1);
+    };
+    return { bank, deviceIds: from === undefined ? undefined : rowsOf(from).ids.view({ shape: [sequences] }), best: rowsOf(bank) };
   }
 }

@@ -9,6 +9,7 @@
  */
 import { attention, combineExperts, embedding, expertLinear, linear, rmsNorm, route, siluMul } from "../ops/functions.ts";
 import type { Products } from "../native/options.ts";
+import type { EmbeddingArguments } from "../ops/embedding.ts";
 import type { Indices } from "../ops/indices.ts";
 import type { Op } from "../ops/op.ts";
 import { forwardBoth } from "../layer/gated-delta-net.ts";
@@ -39,8 +40,8 @@ export interface WantedRows {
 export interface PassInputs {
   /** Number of all tokens. */
   readonly tokens: number;
-  /** `[tokens]`. */
-  readonly ids: Indices;
+  /** `[tokens]`; as id32 those that an op before finds. */
+  readonly ids: Indices | Tensor<"id32">;
   /** `[sequences + 1]`: row offsets of the sequences. */
   readonly cuSeqlens: Int32Array;
   /** `[sequences · pagesPerSequence]`. */
@@ -76,7 +77,7 @@ export class ModelGraph {
   ops(inputs: PassInputs): Op[] {
     const { family, embedding: { activations: _, ...table }, layers } = this.#weights;
     const views = this.#activations.views(inputs.tokens);
-    const ops = [embedding({ ...table, ids: inputs.ids, out: views.hidden })];
+    const ops = [embedding({ ...table, ...idsOf(inputs.ids), out: views.hidden })];
     let attentionLayer = 0;
     const { hidden, normed, spare } = views;
     for (const { weights, mixer } of layers) {
@@ -203,6 +204,15 @@ export class ModelGraph {
     const x = spare.slice(0, count);
     return { x, ops: [embedding({ weight: hidden, ids: rows, out: x })] };
   }
+}
+
+/** The argument of the embedding that takes such ids. */
+function idsOf(ids: Indices | Tensor<"id32">): Pick<EmbeddingArguments, "ids" | "deviceIds"> {
+  return isOnDevice(ids) ? { deviceIds: ids } : { ids };
+}
+
+function isOnDevice(ids: Indices | Tensor<"id32">): ids is Tensor<"id32"> {
+  return "dtype" in ids && ids.dtype === "id32";
 }
 
 /** The wanted rows of each of their tensors. */

@@ -85,12 +85,15 @@ export class ModelCore implements Disposable {
    * Runs checked entries in a turn that the caller has taken. Entries may have guesses: {@link verificationOf} of their results
    * ends the verification. If records or pages are short, fewer guesses are verified, or none. A run that fails does not change
    * the sequences that verify.
+   *
+   * @param alone whether nothing else waits to be run: then the next step of sequences that go on may begin.
    */
-  async run(op: string, entries: readonly Entry[]): Promise<RunResult[]> {
+  async run(op: string, entries: readonly Entry[], alone = false): Promise<RunResult[]> {
     if (this.#disposed) throw new DisposedError({ op, expected: "a model that is not disposed" });
     const results = this.#runner.run(op, entries);
+    const ticket = alone && !this.turns.contended ? this.#runner.runAhead(entries) : undefined;
     try {
-      await this.#pending.wait(entries);
+      await this.#pending.wait(entries, ticket);
     } catch (error) {
       for (const result of results) verificationOf(result)?.leave();
       throw error;

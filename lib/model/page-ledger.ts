@@ -206,6 +206,11 @@ export class PageLedger {
     return count > 0 && tokens % this.pageTokens !== 0 ? pages.at(-1) : undefined;
   }
 
+  /** Whether a list's next token goes into a page that it alone holds. */
+  staysInPage({ pages, tokens, live, step }: PageList): boolean {
+    return live && step === undefined && tokens % this.pageTokens !== 0 && this.#refs[pages.at(-1)!] === 1;
+  }
+
   /**
    * How many of the `writers` lists of a step that write to a page must leave it because others hold it. If all its holders write,
    * the last one stays, because copies are made before anything is written.

@@ -1,4 +1,5 @@
 /** A model's runs between their commit and the end of their work. */
+import { finishUpTo } from "../device/device.ts";
 import type { Device } from "../device/device.ts";
 import type { Content } from "../states/content.ts";
 import { holderOf } from "../states/state-handle.ts";
@@ -50,24 +51,25 @@ export class PendingRuns {
   }
 
   /**
-   * Waits for the work of a just committed batch.
+   * Waits for the work of a batch.
    *
+   * @param ticket of its submission, if others were committed after it that no run waits for yet. @default the last one
    * @throws the failure of this run, or of an earlier one that it depends on, if it made a sequence of the batch invalid.
    *   Otherwise the failure of other work on the device, as `device.finish`.
    */
-  async wait(entries: readonly Entry[]): Promise<void> {
+  async wait(entries: readonly Entry[], ticket?: number): Promise<void> {
     const contents = entries.map(({ parts }): Content => holderOf(parts.handle).content);
     const before = this.#last;
     const { promise, resolve } = Promise.withResolvers<void>();
     const withResults = entries.some(({ logits, hidden }) => logits !== "none" || hidden !== "none");
     this.#last = promise;
     this.#withResults = withResults;
-    this.#unawaited = false;
+    this.#unawaited = ticket !== undefined;
     let other: unknown;
     try {
       // The device reports a failure to the first caller, which must be the run that failed.
       if (before !== undefined) await before;
-      await this.#device.finish();
+      await (ticket === undefined ? this.#device.finish() : this.#device[finishUpTo](ticket));
     } catch (error) {
       other = error;
     } finally {

@@ -13,6 +13,11 @@ export class RunTurns {
     return this.#taken;
   }
 
+  /** Whether others wait for the turn that is taken. */
+  get contended(): boolean {
+    return this.#waiting.length > 0;
+  }
+
   /** Takes the next turn. {@link give} ends it. */
   take(): Promise<void> {
     if (this.#taken) return new Promise((resolve) => this.#waiting.push(resolve));

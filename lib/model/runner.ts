@@ -22,6 +22,7 @@ import type { Piece } from "./passes.ts";
 import { Lease, makeResult } from "./run-result.ts";
 import type { ResultRows, RunResult } from "./run-result.ts";
 import { RowMemory } from "./row-memory.ts";
+import { RunAhead } from "./run-ahead.ts";
 import { bestCount } from "./sampling/best-logits.ts";
 import { Verification } from "./verification.ts";
 import { temporaryOf, viewsOf, wantedBest, wantedOf, wantedRows } from "./wanted-rows.ts";
@@ -52,6 +53,7 @@ export class Runner implements Disposable {
   readonly #activations: Activations;
   readonly #graph: ModelGraph;
   readonly #plans: DecodePlans;
+  readonly #ahead: RunAhead;
   readonly #memory: Readonly<Record<Kind, RowMemory>>;
   readonly #best: BestMemory;
   /** The lease of the last run's results. */
@@ -66,13 +68,14 @@ export class Runner implements Disposable {
     this.#best = new BestMemory(device);
     const kept = pool.capacity + records.capacity;
     const onReplace = (): void => {
-      this.#plans[Symbol.dispose]();
+      this.#plans.clear(0);
       this.#lease.end(runSince);
     };
     this.#memory = {
       logits: new RowMemory(device, { what: "logits", width: config.vocabSize, kept, onReplace }),
       hidden: new RowMemory(device, { what: "hidden states", width: config.hiddenSize, kept, onReplace: () => this.#lease.end(runSince) }),
     };
+    this.#ahead = new RunAhead({ device, pool, ledger: pages.ledger, graph: this.#graph, plans: this.#plans, logits: this.#memory.logits, vocabSize: config.vocabSize });
   }
 
   /**
@@ -84,6 +87,8 @@ export class Runner implements Disposable {
    */
   run(op: string, given: readonly Entry[]): RunResult[] {
     const { pages, records, batchTokens } = this.#parts;
+    const known = this.#ahead.take(op, given);
+    if (known !== undefined) return this.#leased(given, known, []);
     for (const { parts } of given) parts.verification?.leave();
     const entries = fitDrafts(given, { ledger: pages.ledger, rows: records.free, batchTokens });
     const lists = entries.map(({ parts }) => parts.list);
@@ -119,8 +124,19 @@ export class Runner implements Disposable {
     }
   }
 
+  /**
+   * Commits the next step of the batch that was run last, if all of it goes on and nothing stands in the way. Its results are those of
+   * {@link run} for these sequences and tokens, if that comes next; else nothing shows that it has run.
+   *
+   * @returns the ticket of the batch, if the step was committed.
+   */
+  runAhead(entries: readonly Entry[]): number | undefined {
+    return this.#ahead.run(entries);
+  }
+
   [Symbol.dispose](): void {
     this.#lease.end("the model was disposed");
+    this.#ahead[Symbol.dispose]();
     this.#plans[Symbol.dispose]();
     this.#memory.logits[Symbol.dispose]();
     this.#memory.hidden[Symbol.dispose]();
@@ -147,7 +163,8 @@ export class Runner implements Disposable {
     const recorded = plan.recorded({ device, pool, graph: this.#graph }, logits);
     try {
       for (const copy of pages.copies(step.copies)) device.encode(copy);
-      pool.run(entries.map(({ parts }) => parts.handle), recorded);
+      const ticket = pool.run(entries.map(({ parts }) => parts.handle), recorded);
+      this.#ahead.follows(entries, plan, ticket);
     } catch (error) {
       if (step.copies.length > 0 && !device.closed) device.discard();
       throw error;

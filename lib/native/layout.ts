@@ -457,7 +457,7 @@ export const structs = {
     },
   },
   gd_embedding: {
-    size: 400,
+    size: 488,
     offsets: {
       size: 0,
       version: 4,
@@ -468,6 +468,7 @@ export const structs = {
       biases: 192,
       out: 280,
       ids: 368,
+      device_ids: 400,
     },
     types: {
       size: "u32",
@@ -479,6 +480,7 @@ export const structs = {
       biases: "gd_tensor",
       out: "gd_tensor",
       ids: "gd_index",
+      device_ids: "gd_tensor",
     },
   },
   gd_add: {

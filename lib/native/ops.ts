@@ -181,14 +181,15 @@ export const ops = {
   },
   embedding: {
     encode: "gd_encode_embedding",
-    bytes: 400,
+    bytes: 488,
     arguments: [
       { name: "weightFormat", kind: "option", optional: true, at: 2, names: weightFormats, byDefault: 0 },
       { name: "weight", kind: "tensor", optional: false, at: 4 },
       { name: "scales", kind: "tensor", optional: true, at: 26 },
       { name: "biases", kind: "tensor", optional: true, at: 48 },
       { name: "out", kind: "tensor", optional: false, at: 70 },
-      { name: "ids", kind: "indices", optional: false, at: 92 },
+      { name: "ids", kind: "indices", optional: true, at: 92 },
+      { name: "deviceIds", kind: "tensor", optional: true, at: 100, dtype: "id32" },
     ],
   },
   siluMul: {

@@ -23,8 +23,10 @@ export interface EmbeddingArguments {
   readonly biases?: Tensor | undefined;
   /** Written: `[rows, dim]`, f32, f16 or bf16. */
   readonly out: Tensor;
-  /** `[rows]`: 0 … vocabulary − 1, in any order and any number of times; at most 1048576 of them. */
-  readonly ids: Indices;
+  /** `[rows]`: 0 … vocabulary − 1, in any order and any number of times; at most 1048576 of them. @default `deviceIds` */
+  readonly ids?: Indices | undefined;
+  /** Given in place of `ids`: `[rows]`, id32, contiguous, as {@link topK} writes them. @default `ids` */
+  readonly deviceIds?: Tensor<"id32"> | undefined;
 }
 
 /**
@@ -39,11 +41,15 @@ export interface EmbeddingArguments {
  * `out` may be a strided view with a free row stride; it overlaps nothing. The ids are read, checked and copied when the
  * op is encoded, and again each time that a plan runs.
  *
+ * `deviceIds` are read when the op runs, from where an op before it left them; the op checks them then. One that is out of range is
+ * never followed: its row becomes zeros, all ops of the submission run, and what waits for it throws.
+ *
  * @throws {GatedDeltaError} that names the argument: at this call if one is missing, unknown or of the wrong type; when the
  *   op is encoded if shapes, dtypes, memory or index data do not fit, or if the backend has no such kernel. Nothing is
- *   written then.
+ *   written then. {@link BoundsError}, for `deviceIds`, from what waits for the submission.
  * @example
  * device.run(embedding({ weight, scales, biases, ids: [1, 5, 5], out: hidden }));
+ * device.run(topK({ x: logits, values, ids: best }), embedding({ weight, deviceIds: best.view({ shape: [rows] }), out: hidden }));
  * @see `torch.nn.functional.embedding` (PyTorch, `torch/nn/functional.py`)
  * @see `mlx.nn.QuantizedEmbedding` (MLX, `python/mlx/nn/layers/quantized.py`)
  */

@@ -48,6 +48,18 @@ export interface LedgerTrial {
   undo?: () => void;
 }
 
+/** A slot that a holder's next state is written to before it is known whether the step counts. */
+export interface SlotLead {
+  readonly holder: Holder;
+  readonly from: number;
+  /** It holds nothing, and is not taken until the holder moves there. */
+  readonly to: number;
+  /** The content that is read. */
+  readonly content: Content;
+  /** How often the slot had been taken. */
+  readonly taken: number;
+}
+
 export function expectIdle(op: string, holder: Holder, argument?: string): void {
   if (!holder.live)
     throw new DisposedError({ op, argument, expected: "a state that is not freed", received: "a freed one" });

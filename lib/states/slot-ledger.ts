@@ -12,9 +12,9 @@
 import { BoundsError, GatedDeltaError } from "../errors.ts";
 import { Outcome, lostContent, soundContent } from "./content.ts";
 import { expectIdle, expectUsable, stillRead, tooFew } from "./ledger-entries.ts";
-import type { Holder, LedgerStep, LedgerTrial, SlotArrays } from "./ledger-entries.ts";
+import type { Holder, LedgerStep, LedgerTrial, SlotArrays, SlotLead } from "./ledger-entries.ts";
 
-export type { Holder, LedgerStep, LedgerTrial, SlotArrays };
+export type { Holder, LedgerStep, LedgerTrial, SlotArrays, SlotLead };
 
 /** New arrays for the slots of a step. */
 function slotArrays(holders: number): SlotArrays {
@@ -29,6 +29,8 @@ export class SlotLedger {
   readonly #refs: Int32Array;
   readonly #away: Int32Array;
   readonly #reserved: Int32Array;
+  /** How often each slot was taken. */
+  readonly #taken: number[];
   #totalReserved = 0;
 
   constructor(capacity: number) {
@@ -37,6 +39,7 @@ export class SlotLedger {
     this.#refs = new Int32Array(capacity);
     this.#away = new Int32Array(capacity);
     this.#reserved = new Int32Array(capacity);
+    this.#taken = Array<number>(capacity).fill(0);
   }
 
   /** Number of slots that are neither in use nor reserved. */
@@ -233,6 +236,40 @@ export class SlotLedger {
     }
   }
 
+  /**
+   * Chooses slots that a step of some holders may write before it counts, without taking them; undefined if there are too few, or
+   * a holder shares its slot, has none, or is in a step.
+   */
+  lead(holders: readonly Holder[]): SlotLead[] | undefined {
+    if (this.#unused.length < holders.length) return undefined;
+    if (!holders.every((holder) => this.#leads(holder))) return undefined;
+    // Slots are taken from the end of the list, so those at its beginning stay unused the longest.
+    return holders.map((holder, i) => {
+      const to = this.#unused[i]!;
+      return { holder, from: holder.slot, to, content: holder.content, taken: this.#taken[to]! };
+    });
+  }
+
+  /** Whether a holder has the content that it had when its lead was chosen, and nobody has taken the slot since. */
+  canFollow({ holder, content, from, to, taken }: SlotLead): boolean {
+    return this.#leads(holder) && holder.slot === from && holder.content === content && this.#refs[to] === 0 &&
+      this.#taken[to] === taken && this.#unused.includes(to);
+  }
+
+  /** Moves a holder to the slot of its lead, which was written meanwhile. Its own one is unused in place of that. */
+  follow({ holder, from, to, content }: SlotLead, outcome: Outcome): void {
+    this.#unused[this.#unused.indexOf(to)] = from;
+    this.#taken[to]!++;
+    this.#refs[from] = 0;
+    this.#refs[to] = 1;
+    holder.slot = to;
+    holder.content = outcome.contentFrom(content);
+  }
+
+  #leads({ live, fresh, step, slot, content }: Holder): boolean {
+    return live && !fresh && step === undefined && this.#refs[slot] === 1 && content.failure === undefined;
+  }
+
   /** Brings the first `count` holders of a step back to their slots. */
   #restore(step: LedgerStep, count: number): void {
     step.open = false;
@@ -279,7 +316,9 @@ export class SlotLedger {
   }
 
   #take(): number {
-    return this.#unused.pop()!;
+    const slot = this.#unused.pop()!;
+    this.#taken[slot]!++;
+    return slot;
   }
 
   #leave(slot: number): void {

@@ -13,6 +13,9 @@ export let isHandle: (value: unknown) => value is StateHandle;
 /** A handle's holder in the ledger. */
 export let holderOf: (handle: StateHandle) => Holder;
 
+/** The ledger of a handle's pool. */
+export let ledgerOf: (handle: StateHandle) => SlotLedger;
+
 /** Whether freeing a handle would free a slot of its pool at once. */
 export let givesSlot: (handle: StateHandle) => boolean;
 
@@ -53,6 +56,7 @@ export class StateHandle implements Disposable {
   static {
     isHandle = (value): value is StateHandle => typeof value === "object" && value !== null && #holder in value;
     holderOf = (handle) => handle.#holder;
+    ledgerOf = (handle) => handle.#ledger;
     givesSlot = (handle) => handle.#ledger.givesSlot(handle.#holder);
     setStep = (handle, step) => void (handle.#step = step);
     makeHandle = (pool, ledger, holder) => new StateHandle(maker, pool, ledger, holder);

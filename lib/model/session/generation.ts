@@ -148,7 +148,10 @@ export class Generation {
       if (this.#guide.ready) this.#take(rowOf(result, 0));
       else waiting = result.logits.slice();
     };
-    const options = { take, best: this.#best, onProgress: this.#onProgress };
+    const best = this.#best;
+    // One token is chosen by this step, and the next step chooses another one.
+    const goesOn = best === 1 && this.#drafter === undefined && of.tokens.length + 2 <= this.#most;
+    const options = { take, best, goesOn, onProgress: this.#onProgress };
     const work = drafts.length > 0 ? new DraftStep(of, drafts, (row) => this.#take(row), options) : new ReadAll(of, options);
     await of.do(work, this.#signal);
     this.#onProgress = undefined; // the prompt has been read

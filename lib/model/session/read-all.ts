@@ -14,6 +14,8 @@ export interface ReadAllOptions {
   readonly take?: (result: RunResult) => void;
   /** How many of the largest logits the result also has. @default 0 */
   readonly best?: number | undefined;
+  /** Whether the answer most likely goes on with the token of the largest logit. */
+  readonly goesOn?: boolean | undefined;
   /** Whether the result also has the token's hidden state. */
   readonly hidden?: boolean | undefined;
   readonly onProgress?: ((progress: ReadProgress) => void) | undefined;
@@ -53,7 +55,7 @@ export class ReadAll implements Work {
     const end = Math.min(until, read + most, byRole ? sameRole : Infinity);
     const last = end === this.#to && this.#options.take !== undefined;
     const hidden = last && this.#options.hidden === true ? "last" : "none";
-    return entryOf({ sequence: sequence!, tokens: tokens.slice(read, end), role, logits: last ? "last" : "none", hidden, best: last ? this.#options.best : 0 });
+    return entryOf({ sequence: sequence!, tokens: tokens.slice(read, end), role, logits: last ? "last" : "none", hidden, best: last ? this.#options.best : 0, goesOn: last && this.#options.goesOn });
   }
 
   ran(result: RunResult): boolean {

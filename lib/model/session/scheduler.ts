@@ -250,7 +250,7 @@ export class Scheduler {
     let results: RunResult[] = [];
     let failure: { readonly error: unknown } | undefined;
     try {
-      results = await memoryOf(this.#model).run("session", step.map(({ entry }) => entry));
+      results = await memoryOf(this.#model).run("session", step.map(({ entry }) => entry), step.length === this.#jobs.length);
       this.#steps++;
     } catch (error) {
       failure = { error };

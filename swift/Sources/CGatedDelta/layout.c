@@ -163,7 +163,7 @@ _Static_assert(offsetof(gd_linear, biases) == 288, "gd_linear.biases");
 _Static_assert(offsetof(gd_linear, residual) == 376, "gd_linear.residual");
 _Static_assert(offsetof(gd_linear, out) == 464, "gd_linear.out");
 
-_Static_assert(sizeof(gd_embedding) == 400 && _Alignof(gd_embedding) == 8, "gd_embedding");
+_Static_assert(sizeof(gd_embedding) == 488 && _Alignof(gd_embedding) == 8, "gd_embedding");
 _Static_assert(offsetof(gd_embedding, size) == 0, "gd_embedding.size");
 _Static_assert(offsetof(gd_embedding, version) == 4, "gd_embedding.version");
 _Static_assert(offsetof(gd_embedding, weight_format) == 8, "gd_embedding.weight_format");
@@ -173,6 +173,7 @@ _Static_assert(offsetof(gd_embedding, scales) == 104, "gd_embedding.scales");
 _Static_assert(offsetof(gd_embedding, biases) == 192, "gd_embedding.biases");
 _Static_assert(offsetof(gd_embedding, out) == 280, "gd_embedding.out");
 _Static_assert(offsetof(gd_embedding, ids) == 368, "gd_embedding.ids");
+_Static_assert(offsetof(gd_embedding, device_ids) == 400, "gd_embedding.device_ids");
 
 _Static_assert(sizeof(gd_add) == 272 && _Alignof(gd_add) == 8, "gd_add");
 _Static_assert(offsetof(gd_add, size) == 0, "gd_add.size");

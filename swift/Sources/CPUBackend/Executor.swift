@@ -13,6 +13,8 @@ final class Executor {
   private var otherSequences = GrowingBuffer<gd_cpu_sequence>()
   private var stores = GrowingBuffer<gd_cpu_state_store>()
   private var copies = GrowingBuffer<gd_cpu_slot_copy>()
+  /// Ids of a tensor, each read once, as the caller may write there; -1 where they were wrong.
+  var checkedIds = GrowingBuffer<Int32>()
   private let staging = Staging()
   private let otherStaging = Staging()
   let attentionPlan = AttentionPlan()

@@ -167,7 +167,7 @@ final class Completion: Sendable {
       state.failure = state.failure ?? failure
       guard state.remaining == 0 else { return false }
       // While the scratch memory is still the submission's.
-      if state.failure == nil { state.failure = state.checks.lazy.compactMap(\.failure).first }
+      if state.failure == nil { state.failure = state.checks.lazy.compactMap(\.found).first }
       return true
     }
   }

@@ -1,31 +1,40 @@
 import GatedDeltaTypes
 
 /// The ids that an op's kernels have read, which are known when its submission has completed: a submission with one that
-/// is of no expert fails, though all of its ops have run.
+/// is of no expert, or no row of an embedding, fails, though all of its ops have run.
 ///
 /// Its memory is the arena's, which the submission keeps until then. It holds the first row with a wrong id, or the largest
 /// number; then a word for each row, its id where it is wrong.
 struct IndexCheck: @unchecked Sendable {
   let region: Region
-  private let op: ExpertLinear
-  /// The token of the caller's op that is this op's first, where it is a part.
-  private let firstToken: Int
+  private let rows: Int
+  /// The failure for an id of a row.
+  private let failure: (_ id: Int32, _ row: Int) -> Failure
   /// The name under which the op was encoded.
   fileprivate(set) var name: StaticString = ""
 
+  /// - Parameter firstToken: the token of the caller's op that is this op's first, where it is a part.
   init(_ op: ExpertLinear, firstToken: Int, _ arena: inout Arena) throws(Failure) {
-    self.op = op
-    self.firstToken = firstToken
-    region = try arena.region(byteCount: 4 * (1 + op.rows))
+    try self.init(rows: op.rows, &arena) { op.failure(id: $0, row: firstToken * op.chosen + $1) }
+  }
+
+  init(_ op: Embedding, _ arena: inout Arena) throws(Failure) {
+    try self.init(rows: op.rows, &arena) { op.failure(id: $0, row: $1) }
+  }
+
+  private init(rows: Int, _ arena: inout Arena, _ failure: @escaping (_ id: Int32, _ row: Int) -> Failure) throws(Failure) {
+    self.rows = rows
+    self.failure = failure
+    region = try arena.region(byteCount: 4 * (1 + rows))
     region.contents.storeBytes(of: .max, as: UInt32.self)
   }
 
   /// Called when the kernels have run.
-  var failure: Failure? {
+  var found: Failure? {
     let row = Int(region.contents.load(as: UInt32.self))
-    guard row < op.rows else { return nil }
+    guard row < rows else { return nil }
     let id = region.contents.load(fromByteOffset: 4 * (1 + row), as: Int32.self)
-    var failure = op.failure(id: id, row: firstToken * op.chosen + row)
+    var failure = failure(id, row)
     failure.op = "\(name)"
     return failure
   }

@@ -405,8 +405,10 @@ typedef struct gd_linear {
   gd_tensor out;
 } gd_linear;
 
-/* out[r] = row ids[r] of a matrix [vocabulary, dim] that is stored as linear's weight is. ids [rows], 0 .. vocabulary - 1,
- * at most 1048576 of them; out [rows, dim], f32, f16 or bf16, each element rounded once. */
+/* out[r] = row ids[r] of a matrix [vocabulary, dim] that is stored as linear's weight is. ids, or device_ids in their place,
+ * [rows], 0 .. vocabulary - 1, at most 1048576 of them; out [rows, dim], f32, f16 or bf16, each element rounded once.
+ * device_ids, contiguous, are read when the op runs, as gd_top_k leaves them: the row of an id that is out of range becomes
+ * zeros, and the submission fails with GD_ERROR_RANGE, though all of its ops run. */
 typedef struct gd_embedding {
   uint32_t size, version;
   uint32_t weight_format; /* @is WeightFormat @optional */
@@ -414,7 +416,8 @@ typedef struct gd_embedding {
   gd_tensor weight;
   gd_tensor scales, biases; /* @optional */
   gd_tensor out;
-  gd_index ids;
+  gd_index ids;         /* @optional */
+  gd_tensor device_ids; /* @optional @of id32 */
 } gd_embedding;
 
 /* Elementwise ops: out = f(first, second) in float32, rounded once. All three [tokens, heads, dim] or [tokens, dim]; the

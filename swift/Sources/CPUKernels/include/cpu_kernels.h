@@ -234,7 +234,7 @@ typedef struct gd_cpu_embedding {
   int64_t rows;
   gd_cpu_matrix weight; /* [vocabulary, dim] */
   gd_cpu_tensor out;
-  const int32_t *ids;
+  const int32_t *ids; /* negative: a row of zeros */
 } gd_cpu_embedding;
 
 /* An item is a row: there are tokens * heads. out may be a or b itself. */

@@ -6,6 +6,13 @@ static void embedding(const void *params, int64_t begin, int64_t end, void *scra
   for (int64_t item = begin; item < end && !gd_cpu_stopped(stop); item++) {
     void *out = element(&op->out, item, 0, 0);
     int64_t row = op->ids[item], columns = op->weight.columns;
+    if (row < 0) {
+      for (int64_t i = 0; i < MATRIX_DEPTH; i++) block[i] = 0;
+      for (int64_t i = 0; i < columns; i += MATRIX_DEPTH) {
+        convert(block, 0, GD_CPU_F32, out, i, op->out.dtype, least(MATRIX_DEPTH, columns - i));
+      }
+      continue;
+    }
     if (!is_packed(&op->weight)) {
       convert(matrix_row(&op->weight, row), 0, layout_of(&op->weight).dtype, out, 0, op->out.dtype, columns);
       continue;

@@ -12,9 +12,20 @@ extension gd_embedding: OpDescriptor {
         wordLayout: "[vocabulary, dim * bits / 32]", byteLayout: "[vocabulary, bytes of dim]", groupLayout: "[vocabulary, dim / group]", columnsName: "dim"),
       rows: vocabulary, columns: dim)
     let out = try validator.output(self.out, "out", dims, "[rows, dim]", .floats)
+    let fromDevice =
+      device_ids.isAbsent ? nil : try validator.input(device_ids, "deviceIds", Dims(rows), "[rows]", .id32, .block)
+    guard fromDevice == nil || ids.isAbsent else {
+      throw Failure(.invalidArgument, argument: "deviceIds", expected: "ids or deviceIds", received: "both")
+    }
     try validator.checkOverlaps()
     guard Int(rows) <= SequenceRecipe.limit else {
-      throw Failure(.range, argument: "ids", expected: "at most \(SequenceRecipe.limit) ids", received: "\(rows)")
+      throw Failure(.range, argument: fromDevice == nil ? "ids" : "deviceIds", expected: "at most \(SequenceRecipe.limit) ids", received: "\(rows)")
+    }
+    if let fromDevice {
+      let op = Embedding(rows: Int(rows), matrix: matrix, out: out, deviceIds: fromDevice)
+      let none = Sequences(count: 0, starts: [], readSlots: [], writeSlots: [], stagedReads: [])
+      // Ids are checked where there is nothing to write, too.
+      return try validator.finish(.embedding(op, none), isEmpty: rows == 0)
     }
     let recipe = SequenceRecipe(
       count: Int(rows), rows: .gathered, slots: Int(vocabulary), hasPool: false,

@@ -261,7 +261,7 @@ static void any_mlp(void) {
   int64_t rows = 1 + draw(6), vocabulary = 1 + draw(30);
   gd_cpu_matrix weight = any_matrix(vocabulary, 1 + draw(2500));
   int32_t ids[6];
-  for (int i = 0; i < 6; i++) ids[i] = (int32_t)draw((uint32_t)vocabulary);
+  for (int i = 0; i < 6; i++) ids[i] = (int32_t)draw((uint32_t)vocabulary + 1) - 1;
   gd_cpu_embedding op = {
     .rows = rows, .weight = weight, .out = tensor(any_type(), rows, 1, weight.columns, 0, 1), .ids = ids};
   TABLE.embedding(&op, 0, rows, scratch, &stop);

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "bun:test";
-import { embedding } from "../../lib/index.ts";
+import { BoundsError, embedding, topK } from "../../lib/index.ts";
 import type { FloatDType, Indices, Tensor } from "../../lib/index.ts";
 import { encode, toFloat32 } from "../../lib/tensor/dtype.ts";
 import { dequantise } from "../reference/quantised.ts";
@@ -117,6 +117,89 @@ onEachBackend("embedding", (backend) => {
     }
     ids.data.set([3, 3]);
     expect(replay()).toEqual([30, 31, 30, 31]);
+  });
+
+  /** Runs with ids in a tensor of the device; returns what the submission fails with. */
+  function failureOf(run: () => void): unknown {
+    run();
+    try {
+      device.wait();
+    } catch (error) {
+      return error;
+    }
+    return undefined;
+  }
+
+  test("ids that another op leaves on the device give the bits of those from the host", () => {
+    forAll(backend, 200, fc.record({ seed: fc.integer({ min: 1, max: 2 ** 30 }), rows: fc.nat({ max: 9 }), vocabulary: fc.integer({ min: 1, max: 40 }), dim: fc.integer({ min: 1, max: 40 }), packed: fc.boolean(), out: fc.constantFrom(...formats) }), ({ seed, rows, vocabulary, dim, packed, out: outFormat }) => {
+      const random = new Random(seed);
+      using layouts = new Layouts(device, random);
+      const quantised = randomQuantised(random, [vocabulary, 32 * dim], 4, 32, "f32");
+      const weight = packed ? placeQuantised(layouts, quantised, "f32") : { weight: layouts.packed("weight", outFormat, fill([vocabulary, dim], outFormat, () => random.normal())) };
+      const width = packed ? 32 * dim : dim;
+      const logits = device.tensor("f32", [rows, vocabulary]);
+      for (let i = 0; i < logits.data.length; i++) logits.data[i] = random.normal();
+      const [values, ids] = [device.tensor("f32", [rows, 1]), device.tensor("id32", [rows, 1])];
+      const out = layouts.out("out", outFormat, [rows, width]);
+      const deviceIds = ids.view({ shape: [rows] });
+      device.run(topK({ x: logits, values, ids }));
+      runChecked(device, layouts, embedding({ ...weight, deviceIds, out }));
+      const alone = device.tensor(outFormat, [rows, width]);
+      device.run(embedding({ ...weight, ids: [...ids.data], out: alone }));
+      device.wait();
+      expectSameBits("out", download(out), alone.toFloat32());
+    });
+  });
+
+  test("an id on the device that is out of range is not followed: zeros, the other rows, and a failure that names it", () => {
+    const random = new Random(71);
+    for (const [format, dim] of [["f32", 5], ["bf16", 1], ["f16", 1030], ["f32", 2048]] as const) {
+      using layouts = new Layouts(device, random);
+      const matrix = fill([6, dim], format, () => random.normal());
+      const weight = layouts.packed("weight", format, matrix);
+      const out = layouts.out("out", "f32", [5, dim]);
+      const deviceIds = device.tensor("id32", [5]);
+      for (const wrong of [-1, 6, 2 ** 31 - 1, -(2 ** 31)]) {
+        deviceIds.copyFrom([5, 0, wrong, 1, wrong]);
+        const after = device.tensor("f32", [5, dim]);
+        const failure = failureOf(() => device.run(embedding({ weight, deviceIds, out }), embedding({ weight, ids: [4, 4, 4, 4, 4], out: after })));
+        expect(failure).toBeInstanceOf(BoundsError);
+        expect(failure).toMatchObject({ code: "range", op: "embedding", argument: "deviceIds[2]", expected: "a row in 0..<6", received: `${wrong}` });
+        const row = (id: number) => [...matrix.data.subarray(id * dim, (id + 1) * dim)];
+        const zeros = Array<number>(dim).fill(0);
+        expect([...download(out)]).toEqual([...row(5), ...row(0), ...zeros, ...row(1), ...zeros]);
+        expect([...after.data]).toEqual(Array.from({ length: 5 }, () => row(4)).flat());
+        expect(layouts.trespasses()).toEqual([]);
+      }
+      deviceIds.copyFrom([0, 0, 0, 0, 0]);
+      expect(failureOf(() => device.run(embedding({ weight, deviceIds, out })))).toBeUndefined();
+    }
+  });
+
+  test("ids on the device are checked where there is nothing to write, or no row of the matrix", () => {
+    const deviceIds = device.tensorFrom("id32", [2], [0, 3]);
+    const none = (vocabulary: number) => embedding({ weight: device.tensor("f32", [vocabulary, 0]), out: device.tensor("f32", [2, 0]), deviceIds });
+    expect(failureOf(() => device.run(none(4)))).toBeUndefined();
+    expect(failureOf(() => device.run(none(3)))).toMatchObject({ code: "range", argument: "deviceIds[1]" });
+    const out = device.tensor("f32", [2, 3]);
+    out.data.fill(7);
+    expect(failureOf(() => device.run(embedding({ weight: device.tensor("f32", [0, 3]), out, deviceIds })))).toMatchObject({ code: "range", argument: "deviceIds[0]" });
+    expect([...out.data]).toEqual([0, 0, 0, 0, 0, 0]);
+    expect(failureOf(() => device.run(embedding({ weight: device.tensor("f32", [0, 3]), out: device.tensor("f32", [0, 3]), deviceIds: device.tensor("id32", [0]) })))).toBeUndefined();
+  });
+
+  test("a plan that feeds itself: each replay looks up what the one before found", () => {
+    // Row i has its largest element at column i + 1, and so on in a circle.
+    const next = device.tensor("f32", [5, 5]);
+    for (let row = 0; row < 5; row++) next.data[row * 5 + ((row + 1) % 5)] = 1;
+    const [values, ids, row] = [device.tensor("f32", [1, 1]), device.tensor("id32", [1, 1]), device.tensor("f32", [1, 5])];
+    using plan = device.plan((pass) => {
+      pass.embedding({ weight: next, deviceIds: ids.view({ shape: [1] }), out: row });
+      pass.topK({ x: row, values, ids });
+    });
+    for (let i = 0; i < 7; i++) plan.run();
+    device.wait();
+    expect([...ids.data]).toEqual([2]);
   });
 
   test("ids of a plan are those of its encoding where they are a JavaScript array", () => {

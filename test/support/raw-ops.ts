@@ -207,6 +207,15 @@ export const ops: Record<string, Descriptor> = {
   ),
 };
 
+/** Sound descriptors of another form. */
+export const otherForms: readonly (readonly [name: string, form: string, descriptor: Descriptor])[] = [
+  [
+    "gd_encode_embedding",
+    "ids on the device",
+    sound("gd_embedding", {}, { ...quantised, out: [4, 64], device_ids: [4] }, {}).set("weight.dtype", c.GD_U32).set("device_ids.dtype", c.GD_ID32),
+  ],
+];
+
 /** Whether the native side has released a buffer of a device: no op takes it then. Nothing stays encoded. */
 export function isReleased(of: number, buffer: number): boolean {
   const op = new Descriptor("gd_linear"); // of no rows

@@ -75,9 +75,11 @@ import Testing
     #expect(gd_encode_linear(fixture.device, &linear) == GD_OK, "\(LastError())")
     #expect(gd_encode_copy_slots(fixture.device, &copy) == GD_OK, "\(LastError())")
     var embedding = try fixture.embedding()
+    #expect(gd_encode_embedding(fixture.device, &embedding) == GD_OK, "\(LastError())")
+    var lookup = try fixture.embeddingOfDeviceIds()
+    #expect(gd_encode_embedding(fixture.device, &lookup) == GD_OK, "\(LastError())")
     var product = try fixture.siluMul()
     product.gate = product.out
-    #expect(gd_encode_embedding(fixture.device, &embedding) == GD_OK, "\(LastError())")
     #expect(gd_encode_silu_mul(fixture.device, &product) == GD_OK, "\(LastError())")
     var route = try fixture.route()
     var largest = try fixture.topK()
@@ -91,8 +93,8 @@ import Testing
     let ops = try fixture.committedOps()
     #expect(
       ops.map(\.name) == [
-        "causalConv1d", "gatedRmsNorm", "gatedDeltaStep", "linear", "copySlots", "embedding", "siluMul", "topK", "route",
-        "expertLinear", "combineExperts",
+        "causalConv1d", "gatedRmsNorm", "gatedDeltaStep", "linear", "copySlots", "embedding", "embedding", "siluMul", "topK",
+        "route", "expertLinear", "combineExperts",
       ])
     for op in ops {
       switch op {
@@ -119,7 +121,8 @@ import Testing
         #expect(op.slots == 4 && op.slotElements == 5 && sequences.count == 1)
         #expect(sequences.readSlots == [2] && sequences.writeSlots == [0])
       case .embedding(let op, let ids):
-        #expect([op.rows, op.vocabulary, op.dim] == [3, 5, 128] && ids.readSlots == [4, 0, 4])
+        #expect([op.rows, op.vocabulary, op.dim] == [3, 5, 128])
+        #expect(ids.readSlots == (op.deviceIds == nil ? [4, 0, 4] : []) && op.deviceIds.map(\.dtype) ?? .id32 == .id32)
         #expect(op.matrix.format == .affine8G64 && op.matrix.weight.tokenStride == 32)
       case .route(let op):
         #expect([op.tokens, op.experts, op.chosen] == [3, 8, 2] && op.options.normalize)

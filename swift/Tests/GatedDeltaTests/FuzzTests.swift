@@ -132,7 +132,7 @@ import Testing
           output(op.out, op.rows, 1, op.outFeatures),
         ]
     case .embedding(let op, _):
-      walks = inputs(op.matrix) + [output(op.out, op.rows, 1, op.dim)]
+      walks = inputs(op.matrix) + [output(op.out, op.rows, 1, op.dim), input(op.deviceIds, 1, 1, op.rows)]
     case .route(let op):
       walks = [
         input(op.logits, op.tokens, 1, op.experts), output(op.ids, op.tokens, 1, op.chosen),
@@ -186,7 +186,8 @@ import Testing
     guard let sequences = op.sequences else { return }
     if case .attention(let op, _) = op { return check(sequences, op) }
     if case .embedding(let op, let ids) = op {
-      #expect(ids.count == op.rows && ids.readSlots.count == op.rows)
+      let expected = op.deviceIds == nil ? op.rows : 0
+      #expect(ids.count == expected && ids.readSlots.count == expected)
       #expect(ids.readSlots.allSatisfy { (0..<op.vocabulary).contains(Int($0)) })
       return
     }
@@ -387,6 +388,8 @@ import Testing
     let fixture = try Fixture()
     try Self.fuzz(
       rounds: 4000, seed: 16, keeping: [\.ids.pointer], fixture, try fixture.embedding(), gd_encode_embedding)
+    try Self.fuzz(
+      rounds: 4000, seed: 22, keeping: [\.ids.pointer], fixture, try fixture.embeddingOfDeviceIds(), gd_encode_embedding)
   }
 
   @Test func siluMul() throws {

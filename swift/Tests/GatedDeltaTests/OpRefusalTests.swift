@@ -155,6 +155,30 @@ import Testing
     .init("out short", GD_ERROR_SHAPE, "out") { $1.out = try $0.tensor(.f32, 3, 128, lacking: 1) },
     .init("weight short", GD_ERROR_SHAPE, "weight") { $1.weight = try $0.tensor(.u32, 5, 32, lacking: 1) },
     .init("no ids", GD_ERROR_INVALID_ARGUMENT, "ids") { $1.ids = gd_index() },
+    .init("ids of both kinds", GD_ERROR_INVALID_ARGUMENT, "deviceIds") { $1.device_ids = try $0.tensor(.id32, 3) },
+    .init("ids of the host as the device's", GD_ERROR_DTYPE, "deviceIds") {
+      $1 = try $0.embeddingOfDeviceIds()
+      $1.device_ids.dtype = DType.i32.rawValue
+    },
+    .init("the device's ids short", GD_ERROR_SHAPE, "deviceIds") {
+      $1 = try $0.embeddingOfDeviceIds()
+      $1.device_ids = try $0.tensor(.id32, 3, lacking: 1)
+    },
+    .init("the device's ids of another number", GD_ERROR_SHAPE, "deviceIds") {
+      $1 = try $0.embeddingOfDeviceIds()
+      $1.device_ids = try $0.tensor(.id32, 4)
+    },
+    .init("out over the device's ids", GD_ERROR_OVERLAP, "out") {
+      $1 = try $0.embeddingOfDeviceIds()
+      $1.out.buffer = $1.device_ids.buffer
+    },
+    .init("more of the device's ids than an op may have", GD_ERROR_RANGE, "deviceIds") {
+      $1 = try $0.embeddingOfDeviceIds()
+      $1.weight = try $0.tensor(.f32, 5, 1)
+      ($1.scales, $1.biases) = (gd_tensor(), gd_tensor())
+      $1.out = try $0.tensor(.f16, 1 << 20 | 1, 1)
+      $1.device_ids = try $0.tensor(.id32, 1 << 20 | 1)
+    },
     .init("more ids than an op may have", GD_ERROR_RANGE, "ids") {
       $1 = try $0.embedding(ids: [Int32](repeating: 0, count: 2))
       $1.weight = try $0.tensor(.f32, 5, 1)

@@ -168,6 +168,14 @@ extension Fixture {
     return op
   }
 
+  /// The same with ids that another op leaves in a tensor.
+  func embeddingOfDeviceIds(rows: Int = 3) throws -> gd_embedding {
+    var op = try embedding(ids: [Int32](repeating: 0, count: rows))
+    op.ids = gd_index()
+    op.device_ids = try tensor(.id32, rows)
+    return op
+  }
+
   func siluMul() throws -> gd_silu_mul {
     var op = gd_silu_mul()
     op.size = UInt32(MemoryLayout<gd_silu_mul>.size)

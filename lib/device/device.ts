@@ -33,7 +33,7 @@ export const settle: unique symbol = Symbol("settle");
 /** {@link Device.finish} for the submissions up to a ticket. */
 export const finishUpTo: unique symbol = Symbol("finish up to");
 
-/** Keeps the failure of a submission from being reported. */
+/** Keeps the failure of the last submission from being reported. */
 export const ignoreFailure: unique symbol = Symbol("ignore failure");
 
 /**
@@ -130,9 +130,12 @@ export class Device implements Disposable {
     }
   }
 
-  /** Keeps the failure of a submission whose results nobody needs from being reported. @internal */
-  [ignoreFailure](ticket: number): void {
-    this.#work.submissions.ignore(ticket);
+  /**
+   * Keeps a failure of the submission that was committed last from being reported: the states that it was to write are invalid, and
+   * nobody else needs to know. @internal
+   */
+  [ignoreFailure](): void {
+    this.#work.submissions.ignoreLast();
   }
 
   /** Whether it was closed. */

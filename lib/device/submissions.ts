@@ -100,9 +100,9 @@ export class Submissions {
     if (!this.#closed) this.#report(op, ticket);
   }
 
-  /** Keeps a failure of a submission whose results nobody needs from being reported. */
-  ignore(ticket: number): void {
-    if (ticket > this.#examined) this.#ignored.add(ticket);
+  /** Keeps a failure of the submission that was committed last from being reported: only what depends on it learns of it. */
+  ignoreLast(): void {
+    this.#ignored.add(this.#last);
   }
 
   /** Waits for all work before the device is closed. Failures are not reported from then on. */

@@ -7,7 +7,6 @@
  * values behind its last token, where nothing is read before it is written, and two banks of logits take turns, so
  * that the results of the step before stay.
  */
-import { ignoreFailure } from "../device/device.ts";
 import type { Device } from "../device/device.ts";
 import type { StatePool } from "../states/state-pool.ts";
 import { StepAhead } from "../states/step-ahead.ts";
@@ -52,6 +51,9 @@ interface Ahead extends Decoded {
   readonly before: DecodePlan;
 }
 
+/** The most steps that go by, after steps ahead were dropped, before another one is tried. */
+const longestPause = 31;
+
 export class RunAhead implements Disposable {
   readonly #parts: AheadParts;
   /** Logits of bank 1. */
@@ -59,6 +61,9 @@ export class RunAhead implements Disposable {
   /** The step that the last run was, if another one can follow it. */
   #last: Decoded | undefined;
   #ahead: Ahead | undefined;
+  /** Steps to go by before the next one ahead; twice as many after each one in a row that was dropped. */
+  #pause = 0;
+  #skip = 0;
 
   constructor(parts: AheadParts) {
     const { device, pool, plans, vocabSize } = parts;
@@ -81,6 +86,10 @@ export class RunAhead implements Disposable {
     this.#last = undefined;
     const { device, pool, ledger, graph, plans } = this.#parts;
     if (before === undefined || !entries.every(goesOn)) return undefined;
+    if (this.#skip > 0) {
+      this.#skip--;
+      return undefined;
+    }
     const lists = entries.map(({ parts: { list } }) => list);
     if (!lists.every((list) => ledger.staysInPage(list))) return undefined;
     try {
@@ -109,9 +118,10 @@ export class RunAhead implements Disposable {
     if (ahead === undefined) return undefined;
     const rows = entries.map((entry) => this.#row(ahead, entry));
     if (rows.includes(-1) || rows.length === 0 || new Set(rows).size < rows.length) {
-      this.#parts.device[ignoreFailure](ahead.ticket);
+      this.#skip = this.#pause = Math.min(2 * this.#pause + 1, longestPause);
       return undefined;
     }
+    this.#pause = 0;
     const { ledger } = this.#parts;
     const step = ledger.begin(op, "batch", entries.map(({ parts }) => parts.list), entries.map(() => 1));
     for (const row of rows) ahead.states.take(row);

@@ -1,10 +1,11 @@
 /**
  * A step of some states that runs before it is known whether it counts. It reads the states and writes to slots that hold nothing,
  * without taking them: no account of the pool shows it, and dropping it takes nothing but to forget it. Submissions run in order, so
- * a slot that somebody else takes meanwhile is written after it.
+ * a slot that somebody else takes meanwhile is written after it. If it fails, only states that have taken what it should have
+ * written are invalid.
  */
 import type { Plan } from "../device/plan.ts";
-import { settle } from "../device/device.ts";
+import { ignoreFailure, settle } from "../device/device.ts";
 import type { Outcome } from "./content.ts";
 import { makeStep, stepPass } from "./pool-step.ts";
 import type { SlotLead, SlotLedger } from "./slot-ledger.ts";
@@ -43,6 +44,7 @@ export class StepAhead {
     // A step of no holders: only the replay sees its slots, and its end changes nothing.
     using step = makeStep(pool, ledger, [], { holders: [], readSlots, writeSlots, extraSlots: [], overwrites: false, open: true });
     const ticket = plan.run({ step });
+    pool.device[ignoreFailure]();
     return new StepAhead(ledger, leads, stepPass(step)!.coverage.outcome, ticket);
   }
 

@@ -12,6 +12,7 @@ import { pressureSchedules } from "./session-pressure/runner.ts";
 import type { PressureSchedules } from "./session-pressure/runner.ts";
 import { testPlantedFaults } from "./support/planted-faults.ts";
 import { runSchedules } from "./support/schedules.ts";
+import { countStepsAhead } from "./support/steps-ahead.ts";
 
 const device = openDevice(1);
 afterAll(() => device.close());
@@ -27,9 +28,11 @@ beforeAll(async () => {
 afterAll(() => machine[Symbol.dispose]());
 
 test(`${schedules} random schedules under pressure give what the cold run gives`, async () => {
+  using ahead = countStepsAhead();
   const { failure, counts } = await runSchedules(machine, files.newPath(), seed, 0, schedules);
   expect(failure).toBeUndefined();
   if (device.emulated) return;
+  expect(ahead.taken).toBeGreaterThan(0);
   for (const what of [
     "memory taken", "more sessions than states", "tokens given with drafts", "tokens compared", "logits compared", "hidden compared", "forks", "saved", "restored",
     "aborted", "disposed of on the way", "left while waiting", "long pauses", "refused above the capacity", "refused while others are at work", "answers to the capacity",

@@ -12,6 +12,7 @@ import { sessionSchedules } from "./session-schedules/runner.ts";
 import type { SessionSchedules } from "./session-schedules/runner.ts";
 import { testPlantedFaults } from "./support/planted-faults.ts";
 import { runSchedules } from "./support/schedules.ts";
+import { countStepsAhead } from "./support/steps-ahead.ts";
 
 const device = openDevice(1);
 afterAll(() => device.close());
@@ -30,8 +31,11 @@ beforeAll(async () => {
 });
 
 test(`${schedules} random schedules give the tokens and bits of the cold run`, async () => {
+  using ahead = countStepsAhead();
   const { failure, counts } = await runSchedules(machine, files.newPath(), seed, 0, schedules);
   expect(failure).toBeUndefined();
+  expect(ahead.taken).toBeGreaterThan(0);
+  if (schedules >= 100) expect(ahead.committed).toBeGreaterThan(ahead.taken);
   if (schedules >= 100) expect(counts.get("sessions of killed processes") ?? 0).toBeGreaterThan(0);
   for (const what of ["tokens given with drafts", "logits compared", "at the same time", "forks", "restored", "restored from the middle of an answer", "aborted", "disposed of on the way", "caches cleared", "turns", "turns that went back"]) {
     expect([what, counts.get(what) ?? 0]).not.toEqual([what, 0]);

@@ -4,6 +4,7 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { bitsEqual } from "../../lib/cli/verify/compare.ts";
 import type { GenerateOptions, LanguageModel, Piece } from "../../lib/model.ts";
 import { RunAhead } from "../../lib/model/run-ahead.ts";
+import { SlotLedger } from "../../lib/states/slot-ledger.ts";
 import { StepAhead } from "../../lib/states/step-ahead.ts";
 import { openDevice } from "../support/devices.ts";
 import { failAt } from "../support/faults.ts";
@@ -12,29 +13,13 @@ import { openTiny, textOf } from "../support/models.ts";
 import { replace } from "../support/replace.ts";
 import type { Method } from "../support/replace.ts";
 import { coldRun, collect, tokensOf } from "../support/sessions.ts";
+import { countStepsAhead } from "../support/steps-ahead.ts";
 
 const device = openDevice(2);
 afterAll(() => device.close());
 const files = scratch();
 const all = { ignoreModelStops: true } as const;
 const memory = { states: 8, pages: { count: 64, tokens: 16 } };
-
-/** Counts steps ahead: those that were committed, and those whose results were taken. */
-function counted() {
-  const counts = { committed: 0, taken: 0 };
-  const stack = new DisposableStack();
-  stack.use(replace(RunAhead.prototype, "run", (original) => function (this: RunAhead, ...args: Parameters<RunAhead["run"]>) {
-    const ticket = (original as RunAhead["run"]).apply(this, args);
-    if (ticket !== undefined) counts.committed++;
-    return ticket;
-  } as Method));
-  stack.use(replace(RunAhead.prototype, "take", (original) => function (this: RunAhead, ...args: Parameters<RunAhead["take"]>) {
-    const rows = (original as RunAhead["take"]).apply(this, args);
-    if (rows !== undefined) counts.taken++;
-    return rows;
-  } as Method));
-  return Object.assign(counts, { [Symbol.dispose]: () => stack.dispose() });
-}
 
 /** No step runs ahead. */
 const without = () => replace(RunAhead.prototype, "run", () => () => undefined);
@@ -45,7 +30,7 @@ describe("what runs ahead", () => {
     const prompt = textOf(1, 9);
     const cold = await coldRun(model, prompt, 40);
     for (const options of [{}, { temperature: 0.8, topK: 1, seed: 3 }] as const) {
-      using counts = counted();
+      using counts = countStepsAhead();
       using session = model.session().append(prompt);
       expect(await tokensOf(session.generate({ ...all, ...options, maxTokens: 40 }))).toEqual(cold.tokens);
       // The first step reads the prompt, the second one comes after it; pages begin after 16, 32 and 48 tokens.
@@ -67,7 +52,7 @@ describe("what runs ahead", () => {
     ["guesses", { drafts: true }],
   ])("not those of an answer with %s", async (_, options) => {
     using model = await openTiny(device, memory);
-    using counts = counted();
+    using counts = countStepsAhead();
     using session = model.session().append(textOf(2, 9));
     await collect(session.generate({ ...all, ...options, maxTokens: 12 }));
     expect(counts).toMatchObject({ committed: 0, taken: 0 });
@@ -78,7 +63,7 @@ describe("what runs ahead", () => {
     const prompts = [3, 4, 5].map((seed) => textOf(seed, 4 + seed));
     const cold = [];
     for (const prompt of prompts) cold.push((await coldRun(model, prompt, 24)).tokens);
-    using counts = counted();
+    using counts = countStepsAhead();
     using sessions = new DisposableStack();
     const run = (i: number, options: GenerateOptions = {}) => tokensOf(sessions.use(model.session().append(prompts[i]!)).generate({ ...all, maxTokens: 24 - 5 * i, ...options }));
     const before = model.steps;
@@ -93,7 +78,7 @@ describe("what runs ahead", () => {
 
   test("ever fewer steps, where others come in between each time", async () => {
     using model = await openTiny(device, memory);
-    using counts = counted();
+    using counts = countStepsAhead();
     using sequence = model.sequence();
     using session = model.session().append(textOf(7, 9));
     for await (const { token } of session.generate({ ...all, maxTokens: 30 })) await model.run([{ sequence, tokens: [token] }]);
@@ -106,7 +91,7 @@ describe("what runs ahead", () => {
   test("none where no slot is unused", async () => {
     using model = await openTiny(device, { states: 1, pages: { count: 8, tokens: 16 } });
     const cold = await coldRun(model, textOf(6, 5), 12);
-    using counts = counted();
+    using counts = countStepsAhead();
     using session = model.session().append(textOf(6, 5));
     expect(await tokensOf(session.generate({ ...all, maxTokens: 12 }))).toEqual(cold.tokens);
     expect(counts).toMatchObject({ committed: 0, taken: 0 });
@@ -180,6 +165,25 @@ const situations: Readonly<Record<string, Situation>> = {
     given.push(...(await tokensOf(pieces)));
     return { given, found, logits: [...(await session.logits())] };
   },
+  "sequences of the caller that take every slot between two tokens, and run later": async (model) => {
+    using session = model.session().append(textOf(17, 9));
+    const pieces = session.generate({ ...all, maxTokens: 14 });
+    const given: number[] = [];
+    const next = async (count: number) => {
+      for (let i = 0; i < count; i++) given.push((await pieces.next()).value!.token);
+    };
+    await next(5);
+    using others = new DisposableStack();
+    const sequences = Array.from({ length: model.freeStates }, () => others.use(model.sequence()));
+    await next(1);
+    const logits: number[] = [];
+    for (const [i, sequence] of sequences.entries()) {
+      const [result] = await model.run([{ sequence, tokens: textOf(18 + i, 6) }]);
+      logits.push(...result!.logits.subarray(0, 8));
+    }
+    await next(3);
+    return { given, logits };
+  },
   "a run of the caller after each token": async (model) => {
     using sequence = model.sequence();
     using session = model.session().append(textOf(19, 9));
@@ -200,17 +204,25 @@ const situations: Readonly<Record<string, Situation>> = {
 };
 
 describe("nothing shows a step ahead", () => {
+  const resultOf = async (name: string) => {
+    using model = await openTiny(device, memory);
+    const result = await situations[name]!(model, () => files.newPath());
+    return { result, free: [model.freeStates, model.freePages], steps: model.steps };
+  };
+
   test.each(Object.keys(situations))("%s", async (name) => {
-    const of = async () => {
-      using model = await openTiny(device, memory);
-      const result = await situations[name]!(model, () => files.newPath());
-      return { result, free: [model.freeStates, model.freePages], steps: model.steps };
-    };
-    using counts = counted();
-    const found = await of();
+    using counts = countStepsAhead();
+    const found = await resultOf(name);
     expect(counts.committed).toBeGreaterThan(0);
     using _ = without();
-    expect(found).toEqual(await of());
+    expect(found).toEqual(await resultOf(name));
+  });
+
+  test("a slot that somebody has taken would be noticed", async () => {
+    const name = "sequences of the caller that take every slot between two tokens, and run later";
+    const found = await resultOf(name);
+    using _ = replace(SlotLedger.prototype, "canFollow", () => (() => true) as Method);
+    expect(found).not.toEqual(await resultOf(name));
   });
 });
 
@@ -256,7 +268,7 @@ describe("a step ahead that fails", () => {
     using model = await openTiny(device, memory);
     const cold = await coldRun(model, prompt, 14);
     const { session, pieces, given } = await answer(model, () => failAt(device, "commit"));
-    using counts = counted();
+    using counts = countStepsAhead();
     expect([...given, ...(await tokensOf(pieces))]).toEqual(cold.tokens);
     expect(counts.taken).toBeGreaterThan(0);
     session[Symbol.dispose]();
@@ -268,7 +280,7 @@ test("a model may be disposed of while a step runs ahead", async () => {
   const session = model.session().append(textOf(40, 9));
   const pieces = session.generate({ ...all });
   for (let i = 0; i < 5; i++) await pieces.next();
-  using taken = replace(StepAhead.prototype, "take", () => (() => { throw new Error("taken"); }) as Method);
+  using _ = replace(StepAhead.prototype, "take", () => (() => { throw new Error("taken"); }) as Method);
   model[Symbol.dispose]();
   await expect(pieces.next()).rejects.toMatchObject({ code: "disposed" });
   await device.finish();

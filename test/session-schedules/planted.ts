@@ -10,6 +10,7 @@ import type { StoreHit } from "../../lib/states/prefix-store.ts";
 import { verificationOf } from "../../lib/model/run-result.ts";
 import type { Entry } from "../../lib/model/batch.ts";
 import { Draft } from "../../lib/index.ts";
+import { StepAhead } from "../../lib/states/step-ahead.ts";
 import { RunResult } from "../../lib/model.ts";
 import type { Sequence } from "../../lib/model.ts";
 import { expertFaults } from "../support/expert-faults.ts";
@@ -97,6 +98,13 @@ export const planted: Readonly<Record<string, () => Disposable>> = {
     } as Method),
 
   "a session that goes back keeps its state": keptState,
+
+  "of the tokens of steps ahead the state lacks the last": () => replace(StepAhead.prototype, "take", () => (() => {}) as Method),
+
+  "a step ahead writes into pages that others hold": () =>
+    replace(PageLedger.prototype, "staysInPage", () => function ({ pages, tokens }: PageList) {
+      return pages.length * 7 > tokens;
+    } as Method),
 
   "keys of wrong guesses stay in the pages": () => replace(PageLedger.prototype, "cut", () => (() => {}) as Method),
 };

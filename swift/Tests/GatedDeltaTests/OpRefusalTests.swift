@@ -170,7 +170,7 @@ import Testing
     },
     .init("out over the device's ids", GD_ERROR_OVERLAP, "out") {
       $1 = try $0.embeddingOfDeviceIds()
-      $1.out.buffer = $1.device_ids.buffer
+      $1.device_ids.buffer = $1.out.buffer
     },
     .init("more of the device's ids than an op may have", GD_ERROR_RANGE, "deviceIds") {
       $1 = try $0.embeddingOfDeviceIds()

@@ -33,6 +33,9 @@ export const settle: unique symbol = Symbol("settle");
 /** {@link Device.finish} for the submissions up to a ticket. */
 export const finishUpTo: unique symbol = Symbol("finish up to");
 
+/** Whether ops are encoded that were not committed yet. */
+export const hasEncoded: unique symbol = Symbol("has encoded");
+
 /** Keeps the failure of the last submission from being reported. */
 export const ignoreFailure: unique symbol = Symbol("ignore failure");
 
@@ -128,6 +131,11 @@ export class Device implements Disposable {
     } finally {
       this.#work.settle();
     }
+  }
+
+  /** Whether the next commit may have ops that were encoded before. @internal */
+  get [hasEncoded](): boolean {
+    return this.#work.open;
   }
 
   /**

@@ -25,6 +25,8 @@ export class DeviceWork {
   readonly #recorder: DeviceRecorder;
   #closed = false;
   #recording = false;
+  /** The last ticket when an op was last encoded; −1 after these ops were dropped. */
+  #encodedAfter = -1;
 
   /** @param status the native device's words of progress. */
   constructor(device: Device, handle: Handle, status: Int32Array) {
@@ -57,6 +59,11 @@ export class DeviceWork {
     if (this.#recording) throw new GatedDeltaError("state", { op, message: "a pass is being recorded on this device" });
   }
 
+  /** Whether the next commit may have ops that were encoded before. */
+  get open(): boolean {
+    return this.#encodedAfter === this.submissions.last;
+  }
+
   /** Encodes and commits; if anything is refused, everything encoded since the last commit is dropped. */
   run(op: string, encode: () => void): number {
     this.expectIdle(op);
@@ -75,6 +82,7 @@ export class DeviceWork {
       const expected = "ops, such as gatedDelta(…) returns, or one function that records a pass";
       throw new GatedDeltaError("invalid-argument", { op: caller, expected, received: describe(op) });
     }
+    this.#encodedAfter = this.submissions.last;
     this.#recording = true; // not by `record`, which would make a function for each op
     try {
       this.#recorder.encode(op);
@@ -85,6 +93,7 @@ export class DeviceWork {
 
   /** Encodes the ops that a function records. */
   encodePass(op: string, build: (pass: Pass) => void): void {
+    this.#encodedAfter = this.submissions.last;
     this.record(() => recordPass(this.#recorder, op, build));
   }
 
@@ -109,6 +118,7 @@ export class DeviceWork {
   /** Drops the encoded ops. */
   discard(): void {
     native.discard(this.#handle);
+    this.#encodedAfter = -1;
     this.pins.discard();
     this.participants.discarded();
   }

@@ -5,7 +5,7 @@
  * written are invalid.
  */
 import type { Plan } from "../device/plan.ts";
-import { ignoreFailure, settle } from "../device/device.ts";
+import { hasEncoded, ignoreFailure, settle } from "../device/device.ts";
 import type { Outcome } from "./content.ts";
 import { makeStep, stepPass } from "./pool-step.ts";
 import type { SlotLead, SlotLedger } from "./slot-ledger.ts";
@@ -32,11 +32,12 @@ export class StepAhead {
    *
    * @param handles one or more of one pool.
    * @returns undefined, and nothing has run, if there are too few unused slots or a state can't be moved: one without content, one
-   *   in a step, or one that shares its slot.
+   *   in a step, or one that shares its slot. Nor has anything if the submission would have ops of others, too.
    */
   static run(handles: readonly StateHandle[], plan: Plan): StepAhead | undefined {
     const [{ pool }] = handles as [StateHandle, ...StateHandle[]];
     const ledger = ledgerOf(handles[0]!);
+    if (pool.device[hasEncoded]) return undefined;
     pool.device[settle]();
     const leads = ledger.lead(handles.map(holderOf));
     if (leads === undefined) return undefined;

@@ -2,6 +2,7 @@
 import { readFileSync } from "node:fs";
 import { afterAll, describe, expect, test } from "bun:test";
 import { bitsEqual } from "../../lib/cli/verify/compare.ts";
+import { embedding } from "../../lib/index.ts";
 import type { GenerateOptions, LanguageModel, Piece } from "../../lib/model.ts";
 import { RunAhead } from "../../lib/model/run-ahead.ts";
 import { SlotLedger } from "../../lib/states/slot-ledger.ts";
@@ -86,6 +87,30 @@ describe("what runs ahead", () => {
     // After 1, 3, 7 and 15 more.
     expect(counts.committed).toBeLessThanOrEqual(4);
     expect(counts.committed).toBeGreaterThan(2);
+  });
+
+  test("none together with what others have encoded", async () => {
+    using model = await openTiny(device, memory);
+    const cold = await coldRun(model, textOf(8, 5), 10);
+    using session = model.session().append(textOf(8, 5));
+    const pieces = session.generate({ ...all, maxTokens: 10 });
+    const given = [(await pieces.next()).value!.token, (await pieces.next()).value!.token];
+    const out = device.tensor("f32", [1, 1]);
+    const op = embedding({ weight: device.tensorFrom("f32", [1, 1], [7]), ids: [0], out });
+    using counts = countStepsAhead();
+    for (const drop of [true, false]) {
+      // What was read ahead is taken, and the step after that would be committed with the op.
+      const { committed } = counts;
+      device.encode(op);
+      given.push((await pieces.next()).value!.token);
+      expect(counts.committed).toBe(committed);
+      if (drop) device.discard();
+      given.push((await pieces.next()).value!.token, (await pieces.next()).value!.token);
+    }
+    expect(counts.committed).toBeGreaterThan(0);
+    expect([...given, ...(await tokensOf(pieces))]).toEqual(cold.tokens);
+    await device.finish();
+    expect(out.data[0]).toBe(7);
   });
 
   test("none where no slot is unused", async () => {

@@ -140,7 +140,7 @@ export class Device implements Disposable {
 
   /**
    * Keeps a failure of the submission that was committed last from being reported: the states that it was to write are invalid, and
-   * nobody else needs to know. @internal
+   * only what uses them needs to know. @internal
    */
   [ignoreFailure](): void {
     this.#work.submissions.ignoreLast();

@@ -49,7 +49,7 @@ export interface EmbeddingArguments {
  *   written then. {@link BoundsError}, for `deviceIds`, from what waits for the submission.
  * @example
  * device.run(embedding({ weight, scales, biases, ids: [1, 5, 5], out: hidden }));
- * device.run(topK({ x: logits, values, ids: best }), embedding({ weight, deviceIds: best.view({ shape: [rows] }), out: hidden }));
+ * device.run(embedding({ weight, scales, biases, deviceIds, out: hidden })); // deviceIds: the ids of topK, as device.tensor("id32", [3])
  * @see `torch.nn.functional.embedding` (PyTorch, `torch/nn/functional.py`)
  * @see `mlx.nn.QuantizedEmbedding` (MLX, `python/mlx/nn/layers/quantized.py`)
  */

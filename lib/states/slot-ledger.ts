@@ -250,7 +250,7 @@ export class SlotLedger {
     });
   }
 
-  /** Whether a holder has the content that it had when its lead was chosen, and nobody has taken the slot since. */
+  /** Whether a holder has the content that it had when its lead was chosen, and the slot was not taken since. */
   canFollow({ holder, content, from, to, taken }: SlotLead): boolean {
     return this.#leads(holder) && holder.slot === from && holder.content === content && this.#refs[to] === 0 &&
       this.#taken[to] === taken && this.#unused.includes(to);

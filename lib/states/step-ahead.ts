@@ -1,7 +1,7 @@
 /**
  * A step of some states that runs before it is known whether it counts. It reads the states and writes to slots that hold nothing,
  * without taking them: no account of the pool shows it, and dropping it takes nothing but to forget it. Submissions run in order, so
- * a slot that somebody else takes meanwhile is written after it. If it fails, only states that have taken what it should have
+ * a slot that another state takes meanwhile is written after it. If it fails, only states that have taken what it should have
  * written are invalid.
  */
 import type { Plan } from "../device/plan.ts";
@@ -49,7 +49,7 @@ export class StepAhead {
     return new StepAhead(ledger, leads, stepPass(step)!.coverage.outcome, ticket);
   }
 
-  /** Whether a state is still the one that the step has read, and the slot that it has written still nobody's. */
+  /** Whether a state is still the one that the step has read, and the slot that it has written still unused. */
   canTake(i: number, handle: StateHandle): boolean {
     const lead = this.#leads[i]!;
     return lead.holder === holderOf(handle) && this.#ledger.canFollow(lead);

@@ -99,7 +99,7 @@ describe("what runs ahead", () => {
     const op = embedding({ weight: device.tensorFrom("f32", [1, 1], [7]), ids: [0], out });
     using counts = countStepsAhead();
     for (const drop of [true, false]) {
-      // What was read ahead is taken, and the step after that would be committed with the op.
+      // The step ahead is taken, and the one after that would be committed with the op.
       const { committed } = counts;
       device.encode(op);
       given.push((await pieces.next()).value!.token);
@@ -243,7 +243,7 @@ describe("nothing shows a step ahead", () => {
     expect(found).toEqual(await resultOf(name));
   });
 
-  test("a slot that somebody has taken would be noticed", async () => {
+  test("a slot that was taken would be noticed", async () => {
     const name = "sequences of the caller that take every slot between two tokens, and run later";
     const found = await resultOf(name);
     using _ = replace(SlotLedger.prototype, "canFollow", () => (() => true) as Method);

@@ -34,7 +34,7 @@ test(`${schedules} random schedules give the tokens and bits of the cold run`, a
   using ahead = countStepsAhead();
   const { failure, counts } = await runSchedules(machine, files.newPath(), seed, 0, schedules);
   expect(failure).toBeUndefined();
-  expect(ahead.taken).toBeGreaterThan(0);
+  if (!device.emulated) expect(ahead.taken).toBeGreaterThan(0);
   if (schedules >= 100) expect(ahead.committed).toBeGreaterThan(ahead.taken);
   if (schedules >= 100) expect(counts.get("sessions of killed processes") ?? 0).toBeGreaterThan(0);
   for (const what of ["tokens given with drafts", "logits compared", "at the same time", "forks", "restored", "restored from the middle of an answer", "aborted", "disposed of on the way", "caches cleared", "turns", "turns that went back"]) {

@@ -81,8 +81,50 @@ GD_INLINE void ggml_two_runs(const uint8_t *block, int run, ggml_many *out, uint
 #undef GGML_32
 }
 
+/* Whether the integers of a block are put together 64 at a time: of Q6_K four times as large, of Q5_K in another order. */
+#define ggml_in_halves(TYPE) (GD_WIDTH == 16 && ((TYPE) == GGML_Q6_K || (TYPE) == GGML_Q5_K))
+#if GD_WIDTH == 16
+/* The integers of Q6_K and Q5_K. Of half of a block 64 bytes have the low and the high four bits of two times 64 of them: of Q6_K in
+ * order, of Q5_K those of groups 0 and 2, and of groups 1 and 3. Where further bits of each byte are, is one rotation away. */
+GD_INLINE void ggml_halves_of_integers(const uint8_t *block, int8_t *out, uint32_t type) {
+  __m512i upper = _mm512_setzero_si512();
+  GD_UNROLL for (int h = 0; h < 2; h++) {
+    __m512i four = _mm512_loadu_si512(block + (type == GGML_Q6_K ? 0 : 48) + 64 * h);
+    if (type == GGML_Q6_K || h == 0) {
+      upper = _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)(block + (type == GGML_Q6_K ? 128 + 32 * h : 16))));
+    }
+    GD_UNROLL for (int high = 0; high < 2; high++) {
+      __m512i q;
+      if (type == GGML_Q6_K) {
+        /* Two bits from 4 high on in bytes of columns 0 to 31, from 2 more on in those of 32 to 63, go to the top. */
+        __m512i top = high ? _mm512_sllv_epi16(upper, _mm512_inserti64x4(_mm512_set1_epi16(2), _mm256_setzero_si256(), 1))
+                           : _mm512_sllv_epi16(upper, _mm512_inserti64x4(_mm512_set1_epi16(6), _mm256_set1_epi16(4), 1));
+        __m512i low = high ? _mm512_srli_epi16(four, 2) : _mm512_slli_epi16(four, 2);
+        q = _mm512_ternarylogic_epi32(_mm512_set1_epi8(0x3c), low, top, 0xca);
+        q = _mm512_ternarylogic_epi32(q, _mm512_set1_epi8((char)0xfc), _mm512_set1_epi8((char)0x80), 0x6a);
+      } else {
+        int bit = 4 * h + high;
+        __m512i places = _mm512_inserti64x4(_mm512_set1_epi32((4 - bit) & 31), _mm256_set1_epi32((2 - bit) & 31), 1);
+        q = _mm512_and_si512(high ? _mm512_srli_epi16(four, 4) : four, _mm512_set1_epi8(0x0f));
+        q = _mm512_ternarylogic_epi32(q, _mm512_rolv_epi32(upper, places), _mm512_set1_epi8(0x10), 0xf8);
+      }
+      _mm512_store_si512(out + 128 * h + 64 * high, q);
+    }
+  }
+}
+#endif
+/* Where the integers of a run are. */
+GD_INLINE int64_t ggml_place(int64_t run, uint32_t type) {
+  if (type != GGML_Q5_K || !ggml_in_halves(type)) return run * GD_LANES;
+  int64_t group = run >> 1;
+  return ((group & 4) + (group & 1) * 2 + (group >> 1 & 1)) * 32 + (run & 1) * GD_LANES;
+}
+
 /* The integers of all weights of a block. */
 GD_INLINE void ggml_integers(const uint8_t *block, int8_t *out, uint32_t type) {
+#if GD_WIDTH == 16
+  if (ggml_in_halves(type)) return ggml_halves_of_integers(block, out, type);
+#endif
   for (int i = 0; i < (ggml_is_large(type) ? 256 : 32); i += 32) {
     ggml_many q;
     if (ggml_is_large(type)) ggml_two_runs(block, i / GD_LANES, &q, type);
@@ -157,7 +199,8 @@ GD_INLINE vf ggml_values(
 ) {
   if (type == GGML_Q8_0 || ggml_has_bytes(type)) {
     const void *bytes = type == GGML_Q8_0 ? (const void *)(block + 2) : scales->bytes;
-    vsb_memory q = *(const vsb_memory *)((const char *)bytes + run * GD_LANES + part * GD_WIDTH);
+    int64_t place = type == GGML_Q8_0 ? run * GD_LANES : ggml_place(run, type);
+    vsb_memory q = *(const vsb_memory *)((const char *)bytes + place + part * GD_WIDTH);
     return ggml_weights(__builtin_convertvector(__builtin_convertvector(q, vi), vf), group, type);
   }
   vu numbers = ggml_numbers(block, run, part, type);

@@ -180,6 +180,9 @@ GD_INLINE void ggml_scales(const uint8_t *block, int64_t apart, int rows, block_
   } else {
     float halves[2 * GGML_ROWS];
     ggml_halves_of(block, apart, rows, halves, type);
+    if (type == GGML_Q6_K && ggml_in_halves(type)) {
+      GD_UNROLL for (int r = 0; r < rows; r++) halves[r] *= 0.25f;
+    }
 #if GD_WIDTH == 16
     if (rows > 1) __asm__("" : "+m"(halves)); /* loads put them into all lanes */
 #endif

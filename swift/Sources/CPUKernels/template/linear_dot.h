@@ -3,8 +3,8 @@
 
 /* How far ahead of its use a weight is prefetched, in bytes: into the second cache, since the first has few places for
  * lines on their way, all of which it would take; float32 and the rest are fastest with different distances. From there
- * packed numbers are prefetched again into the first cache: two rows are read in turns, which no processor predicts. */
-enum { LINEAR_AHEAD = 8192, LINEAR_AHEAD_F32 = 3072, LINEAR_NEAR = 1024 };
+ * packed numbers are prefetched again into the first cache, of each row its own: rows are read in turns, which no processor predicts. */
+enum { LINEAR_AHEAD = 8192, LINEAR_AHEAD_F32 = 3072, LINEAR_NEAR = 512 };
 /* Rows of packed numbers that are read at a time: they share the loads of x. */
 enum { LINEAR_DOT_ROWS = 2 };
 /* Rows of x that share the unpacking of weights at a time; their partials fit the registers. */
@@ -84,8 +84,8 @@ GD_INLINE void linear_step(
 
 /* Output f of rows at .. at + taken - 1 of x, and the next outputs, by packed rows, one after another in memory, with their
  * scales and biases as float32; a group is 1 << shift steps, or half a step with a shift of -1, and then a row may end with half a
- * step. The bytes LINEAR_AHEAD after the first row's are prefetched in the order of addresses, whichever rows are multiplied: a
- * stream for each row is read far slower. */
+ * step. Bytes are prefetched into the second cache in the order of addresses, LINEAR_AHEAD and as far as the last of the rows begins
+ * after the first: a stream for each row is read far slower. */
 GD_INLINE void linear_dot_packed(
   const uint8_t *row, int64_t row_bytes, const float *scales, const float *biases, const linear_few *few, int64_t at,
   int64_t f, int64_t columns, int64_t groups, unpacking packed, int step, int shift, int rows, int taken
@@ -97,9 +97,9 @@ GD_INLINE void linear_dot_packed(
   int64_t bytes = step * packed.bits / 8, steps = columns / step;
   for (int64_t i = 0; i < steps; i++) {
     for (int64_t next = rows * i * bytes; next < rows * (i + 1) * bytes; next += 64) {
-      __builtin_prefetch(row + next + LINEAR_AHEAD, 0, 2);
-      __builtin_prefetch(row + next + LINEAR_NEAR);
+      __builtin_prefetch(row + next + (rows - 1) * row_bytes + LINEAR_AHEAD, 0, 2);
     }
+    GD_UNROLL for (int r = 0; r < rows; r++) __builtin_prefetch(row + r * row_bytes + i * bytes + LINEAR_NEAR);
     GD_UNROLL for (int r = 0; r < rows; r++) {
       GD_UNROLL for (int k = 0; k < each; k++) {
         int64_t g = r * groups + (shift < 0 ? 2 * i + k : i >> shift);

@@ -12,9 +12,11 @@
 #include "int8_rows.h"
 #include "int8_terms.h"
 #include "int8_direct.h"
+#include "int8_blocks.h"
 #include "int8_packed.h"
 #include "int8_few.h"
 #include "int8_panel.h"
+#include "int8_one.h"
 #include "int8_linear.h"
 #include "expert_run.h"
 

@@ -1,6 +1,6 @@
-/* One row by weights of four bits, straight from their blocks, with vectors of 16 lanes: 128 bits of a vector are 16 numbers of one
- * group, so that the products of four groups are added up in place. x is put into the order in which the numbers come out of the
- * blocks (int8_arrange); groups of four, as any beyond the last may be read. */
+/* Weights of four bits straight from their blocks, for one row (int8_one.h), with vectors of 16 lanes: 128 bits of a vector are 16 numbers
+ * of one group, so that the products of four groups are added up in place. x is put into the order in which the numbers come out of the
+ * blocks (int8_arrange). */
 #if GD_WIDTH == 16
 
 /* Numbers of a group; ggml's type, or 0 for MLX's affine form; bytes of a block, or of such a group; and where in them the numbers
@@ -39,64 +39,28 @@ GD_INLINE vi int8_nibbles(vi sum, vi bytes, const int8_t *x, uint32_t type) {
     low = int8_entries_of(low, type);
     high = int8_entries_of(high, type);
   }
-  return int8_add(int8_add(sum, int8_weights_of(low), load_vi(x)), int8_weights_of(high), load_vi(x + 64));
+  int small = int8_ggml_is_small(type);
+  sum = int8_add(sum, int8_weights_of(low, small), load_vi(x), small);
+  return int8_add(sum, int8_weights_of(high, small), load_vi(x + 64), small);
 }
 
-/* Sums of lanes: of Q4_K the four even groups of a block and its four odd ones, of others four groups. */
-GD_INLINE void int8_direct_four(vi sums[2], const uint8_t *from, const int8_t *x, int8_direct form) {
+/* Sums of lanes of four groups. */
+GD_INLINE vi int8_direct_four(const uint8_t *from, const int8_t *x, int8_direct form) {
   vi none = {0};
-  if (form.type == GGML_Q4_K) {
-    vi a = load_vi(from + form.offset), b = load_vi(from + form.offset + 64);
-    vi first = GD_FIRST_OF(a, b), second = GD_SECOND_OF(a, b);
-    sums[0] = int8_add(int8_add(none, int8_weights_of(int8_low(first)), load_vi(x)), int8_weights_of(int8_low(second)), load_vi(x + 64));
-    sums[1] = int8_add(
-      int8_add(none, int8_weights_of(int8_high(first)), load_vi(x + 128)), int8_weights_of(int8_high(second)), load_vi(x + 192));
-  } else if (form.type != 0) {
+  if (form.type != 0) {
     __m512i bytes = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)(from + form.offset)));
     bytes = _mm512_inserti32x4(bytes, _mm_loadu_si128((const __m128i *)(from + form.bytes + form.offset)), 1);
     bytes = _mm512_inserti32x4(bytes, _mm_loadu_si128((const __m128i *)(from + 2 * form.bytes + form.offset)), 2);
     bytes = _mm512_inserti32x4(bytes, _mm_loadu_si128((const __m128i *)(from + 3 * form.bytes + form.offset)), 3);
-    sums[0] = int8_nibbles(none, (vi)bytes, x, form.type);
-  } else if (form.group == 32) {
-    sums[0] = int8_nibbles(none, load_vi(from), x, 0);
-  } else if (form.group == 64) {
-    vi a = load_vi(from), b = load_vi(from + 64);
-    sums[0] = int8_nibbles(int8_nibbles(none, GD_FIRST_OF(a, b), x, 0), GD_SECOND_OF(a, b), x + 128, 0);
-  } else {
-    vi a = load_vi(from), b = load_vi(from + 64), c = load_vi(from + 128), d = load_vi(from + 192);
-    vi even = GD_FIRST_OF(a, b), odd = GD_SECOND_OF(a, b), even_cd = GD_FIRST_OF(c, d), odd_cd = GD_SECOND_OF(c, d);
-    vi first = int8_nibbles(int8_nibbles(none, GD_FIRST_OF(even, even_cd), x, 0), GD_FIRST_OF(odd, odd_cd), x + 128, 0);
-    sums[0] = int8_nibbles(int8_nibbles(first, GD_SECOND_OF(even, even_cd), x + 256, 0), GD_SECOND_OF(odd, odd_cd), x + 384, 0);
+    return int8_nibbles(none, (vi)bytes, x, form.type);
   }
-}
-
-/* Bytes of four groups, of two times four of Q4_K. */
-GD_INLINE int64_t int8_direct_bytes(int8_direct form) {
-  return form.type == GGML_Q4_K ? form.bytes : form.type != 0 ? 4 * form.bytes : 2 * form.group;
-}
-
-/* The terms of `count` groups from `from` on, as int8_terms has them; x is arranged. */
-GD_INLINE void int8_direct_terms(
-  const uint8_t *from, const float *scales, const float *offsets, const int8_x *x, int64_t first, int64_t count,
-  float *terms, int8_direct form
-) {
-  int64_t bytes = int8_direct_bytes(form), both = form.type == GGML_Q4_K ? 2 : 1;
-  for (int64_t g = 0; g < count; g += 16) {
-    vi own[4] = {0};
-    _Alignas(64) uint8_t last[256];
-    const uint8_t *at = from + g / 4 / both * bytes;
-    int8_fetch(at, 4 / both * bytes);
-    GD_UNROLL for (int k = 0; k < 4; k += both, at += bytes) {
-      int64_t left = count - g - 4 * k;
-      if (left <= 0) break;
-      if (left < 4) at = __builtin_memcpy(last, at, (size_t)(left * bytes / 4));
-      int8_direct_four(own + k, at, x->values + (first + g + 4 * k) * form.group, form);
-    }
-    vi sums = int8_pairs_of(int8_pairs_of(own[0], own[1]), int8_pairs_of(own[2], own[3]));
-    if (both == 2) sums = __builtin_shufflevector(sums, sums, 0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
-    else sums = __builtin_shufflevector(sums, sums, 0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    store(terms, g, GD_CPU_F32, int8_term(int8_total(sums), scales, offsets, g, x, first + g));
-  }
+  if (form.group == 32) return int8_nibbles(none, load_vi(from), x, 0);
+  vi a = load_vi(from), b = load_vi(from + 64);
+  if (form.group == 64) return int8_nibbles(int8_nibbles(none, GD_FIRST_OF(a, b), x, 0), GD_SECOND_OF(a, b), x + 128, 0);
+  vi c = load_vi(from + 128), d = load_vi(from + 192);
+  vi even = GD_FIRST_OF(a, b), odd = GD_SECOND_OF(a, b), even_cd = GD_FIRST_OF(c, d), odd_cd = GD_SECOND_OF(c, d);
+  vi first = int8_nibbles(int8_nibbles(none, GD_FIRST_OF(even, even_cd), x, 0), GD_FIRST_OF(odd, odd_cd), x + 128, 0);
+  return int8_nibbles(int8_nibbles(first, GD_SECOND_OF(even, even_cd), x + 256, 0), GD_SECOND_OF(odd, odd_cd), x + 384, 0);
 }
 
 /* The bytes of x of `columns` columns, up to sixteen whole groups, in the order of int8_direct_four. */
@@ -115,7 +79,7 @@ GD_INLINE void int8_arrange(const int8_t *x, int64_t columns, int8_t *out, int8_
         a = even;
       }
       int8_t *to = out + i + piece * 128 + lane * 16;
-      if (form.type == GGML_Q4_K) {
+      if (ggml_is_in_eights(form.type)) {
         /* Group 2 l or 2 l + 1 of a block in lane l, two pieces each. */
         int64_t of = (i + k) / 32 % 8;
         to = out + (i + k) / 256 * 256 + of % 2 * 128 + of / 2 * 16;
@@ -127,22 +91,4 @@ GD_INLINE void int8_arrange(const int8_t *x, int64_t columns, int8_t *out, int8_
     }
   }
 }
-
-#define GD_DIRECT(FORMAT, NAME, ...)                                                                                     \
-  static __attribute__((noinline)) void int8_direct_##NAME(                                                              \
-    const uint8_t *from, const float *scales, const float *offsets, const int8_x *x, int64_t first, int64_t count,       \
-    float *terms, const int8_rows_of_weight *rows                                                                        \
-  ) {                                                                                                                    \
-    for (int64_t f = 0; f < rows->rows; f++) {                                                                           \
-      int64_t at = f * rows->groups;                                                                                     \
-      int8_direct_terms(                                                                                                 \
-        from + f * rows->bytes, scales + at, offsets == NULL ? NULL : offsets + at, x, first, count,                     \
-        terms + f * rows->terms, (int8_direct){__VA_ARGS__});                                                            \
-    }                                                                                                                    \
-  }                                                                                                                      \
-  static void int8_arrange_##NAME(const int8_t *x, int64_t columns, int8_t *out) {                                       \
-    int8_arrange(x, columns, out, (int8_direct){__VA_ARGS__});                                                           \
-  }
-GD_INT8_DIRECT(GD_DIRECT)
-#undef GD_DIRECT
 #endif

@@ -3,7 +3,8 @@
  *
  * The including file may define GD_DOT_AVX512VNNI, GD_DOT_AVXVNNI or GD_DOT_NEON, where an instruction adds four products to a
  * lane. Otherwise numbers of even and odd columns are widened to 16 bits and multiplied in pairs: x stands in the upper bytes, so
- * that a lane holds 256 times the sum, which is below 2^31. */
+ * that a lane holds 256 times the sum, which is below 2^31. AVX2 and AVX-512 multiply bytes in pairs, which saturates at 16 bits and so
+ * is exact only if no number is above 127: `small`, a constant, says so. */
 
 typedef vi vi_memory __attribute__((aligned(1), may_alias));
 GD_INLINE vi load_vi(const void *from) { return *(const vi_memory *)from; }
@@ -11,22 +12,24 @@ GD_INLINE void store_vi(void *to, vi x) { *(vi_memory *)to = x; }
 
 #if defined(GD_DOT_AVX512VNNI) || defined(GD_DOT_AVXVNNI)
 typedef vi int8_weights;
-GD_INLINE int8_weights int8_weights_of(vi bytes) { return bytes; }
-GD_INLINE vi int8_add(vi sum, int8_weights weights, vi x) {
+GD_INLINE int8_weights int8_weights_of(vi bytes, int small) { return (void)small, bytes; }
+GD_INLINE vi int8_add(vi sum, int8_weights weights, vi x, int small) {
+  (void)small;
 #if defined(GD_DOT_AVX512VNNI)
   return (vi)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)weights, (__m512i)x);
 #else
   return (vi)_mm256_dpbusd_avx_epi32((__m256i)sum, (__m256i)weights, (__m256i)x);
 #endif
 }
-GD_INLINE vi int8_total(vi sum) { return sum; }
-enum { INT8_MIDDLE = 0 };
+GD_INLINE vi int8_total(vi sum, int small) { return (void)small, sum; }
+enum { INT8_MIDDLE = 0, INT8_TELLS_SMALL = 0 };
 
 #elif defined(__aarch64__)
 /* Signed by signed: numbers of the weight are INT8_MIDDLE less. */
 typedef int8x16_t int8_weights;
-GD_INLINE int8_weights int8_weights_of(vi bytes) { return (int8x16_t)(bytes ^ (vi)((vu){0} + 0x80808080u)); }
-GD_INLINE vi int8_add(vi sum, int8_weights weights, vi x) {
+GD_INLINE int8_weights int8_weights_of(vi bytes, int small) { return (void)small, (int8x16_t)(bytes ^ (vi)((vu){0} + 0x80808080u)); }
+GD_INLINE vi int8_add(vi sum, int8_weights weights, vi x, int small) {
+  (void)small;
 #if defined(GD_DOT_NEON)
   return (vi)vdotq_s32((int32x4_t)sum, weights, (int8x16_t)x);
 #else
@@ -36,14 +39,16 @@ GD_INLINE vi int8_add(vi sum, int8_weights weights, vi x) {
   return (vi)vpadalq_s16((int32x4_t)sum, vpaddq_s16(low, high));
 #endif
 }
-GD_INLINE vi int8_total(vi sum) { return sum; }
-enum { INT8_MIDDLE = 128 };
+GD_INLINE vi int8_total(vi sum, int small) { return (void)small, sum; }
+enum { INT8_MIDDLE = 128, INT8_TELLS_SMALL = 0 };
 
 #else
+enum { INT8_MIDDLE = 0, INT8_TELLS_SMALL = GD_WIDTH >= 8 };
 typedef struct int8_weights {
-  vi even, odd;
+  vi even, odd; /* all of them in `even` if they are small */
 } int8_weights;
-GD_INLINE int8_weights int8_weights_of(vi bytes) {
+GD_INLINE int8_weights int8_weights_of(vi bytes, int small) {
+  if (INT8_TELLS_SMALL && small) return (int8_weights){bytes, bytes};
   return (int8_weights){bytes & 0x00ff00ff, (vi)((vu)bytes >> 8) & 0x00ff00ff};
 }
 /* Products of 16 bits, added in pairs. */
@@ -58,10 +63,20 @@ GD_INLINE vi int8_pairs(vi a, vi b) {
   return ((a << 16) >> 16) * ((b << 16) >> 16) + (a >> 16) * (b >> 16);
 #endif
 }
-GD_INLINE vi int8_add(vi sum, int8_weights weights, vi x) {
+/* Products of bytes, small ones by signed ones, added in pairs to 16 bits. */
+GD_INLINE vi int8_byte_pairs(vi small, vi x) {
+#if GD_WIDTH == 16
+  return (vi)_mm512_maddubs_epi16((__m512i)small, (__m512i)x);
+#elif GD_WIDTH == 8
+  return (vi)_mm256_maddubs_epi16((__m256i)small, (__m256i)x);
+#else
+  return small & x; /* not called */
+#endif
+}
+GD_INLINE vi int8_add(vi sum, int8_weights weights, vi x, int small) {
+  if (INT8_TELLS_SMALL && small) return sum + int8_pairs(int8_byte_pairs(weights.even, x), (vi)((vu){0} + 0x00010001u));
   vi upper = (vi)((vu){0} + 0xff00ff00u);
   return sum + int8_pairs(weights.even, (vi)((vu)x << 8) & upper) + int8_pairs(weights.odd, x & upper);
 }
-GD_INLINE vi int8_total(vi sum) { return sum >> 8; }
-enum { INT8_MIDDLE = 0 };
+GD_INLINE vi int8_total(vi sum, int small) { return INT8_TELLS_SMALL && small ? sum : sum >> 8; }
 #endif

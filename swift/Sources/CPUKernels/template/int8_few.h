@@ -52,14 +52,14 @@ GD_INLINE void int8_few_step(
         GD_UNROLL for (int r = 0; r < rows; r++) {
           const int8_t *from = x.values + (r == rows - 1 ? last : r) * x.stride;
           vi four = (vi)(*(const u1_memory *)(from + (place + half * apart) * 4) - (vu){0});
-          products[r] = int8_add(products[r], int8_weights_of(own), four);
+          products[r] = int8_add(products[r], int8_weights_of(own, 0), four, 0);
         }
       }
     }
     vf scale = load(scales, part * INT8_OUTPUTS, GD_CPU_F32);
     GD_UNROLL for (int r = 0; r < rows; r++) {
       int64_t own = (r == rows - 1 ? last : r) * x.groups + part;
-      vf term = __builtin_convertvector(int8_total(products[r]), vf) * scale * splat(x.scales[own]);
+      vf term = __builtin_convertvector(int8_total(products[r], 0), vf) * scale * splat(x.scales[own]);
       if (has_offset) term += load(offsets, part * INT8_OUTPUTS, GD_CPU_F32) * splat(x.sums[own]);
       float *to = r == rows - 1 ? last_sums : sums + r * INT8_OUTPUTS;
       store(to, 0, GD_CPU_F32, load(to, 0, GD_CPU_F32) + term);

@@ -5,67 +5,11 @@
  *
  * Several rows: the numbers of INT8_OUTPUTS rows of weight are put into a panel, four columns of each output after another, that
  * all rows of x share; the lanes of a vector are outputs, and x is broadcast. A few rows: the same without a panel, where the format
- * allows it (int8_few.h). One row: the numbers lie in a vector as in their row, and sums of lanes are added per group. */
-
-/* One row by features begin .. end - 1. Rows of the weight are read one after another, each from its beginning. */
-static void int8_one(const gd_cpu_linear *op, const int8_memory *memory, int64_t begin, int64_t end, const uint32_t *stop) {
-  const gd_cpu_matrix *matrix = &op->weight;
-  int8_form form = int8_form_of(matrix);
-  int8_terms_of *terms_of = int8_terms_for(form.group);
-  int8_x x = int8_row_of(op, 0);
-  int64_t columns = matrix->columns, padded = x.stride - INT8_APART, span = least(columns, INT8_SPAN);
-  int64_t apart = (span / form.group + 15) / 16 * 16 + 16;
-  int8_one_form direct = int8_one_form_of(matrix);
-  if (direct.terms != NULL) {
-    direct.arrange(x.values, padded, memory->x);
-    x.values = memory->x;
-    terms_of = direct.terms;
-  }
-  int shift = __builtin_ctz((unsigned)form.group), are_apart = matrix->scales != NULL && columns <= span;
-  int64_t bytes = matrix_bytes(matrix, columns);
-  int is_bytes = layout_of(matrix).unpacking == GD_CPU_UNPACK_affine8;
-  int64_t segment = direct.terms == NULL ? least(INT8_SEGMENT, INT8_STEP * form.group) : span;
-  for (int64_t first = begin; first < end && !gd_cpu_stopped(stop); first += INT8_OUTPUTS) {
-    float sums[INT8_OUTPUTS] = {0};
-    int64_t count = least(INT8_OUTPUTS, end - first);
-    for (int64_t from = 0; from < columns; from += span) {
-      int64_t ofSpan = least(span, columns - from);
-      /* In tensors of their own the factors of several rows follow one another, and rows of four bits go as one call. */
-      if (are_apart) {
-        form.factors(matrix, first, 0, count * columns, memory->scales, memory->offsets);
-        int8_ask_factors(matrix, (first + count) * columns >> shift, count * columns >> shift);
-      }
-      int64_t together = are_apart && direct.terms != NULL ? count : 1;
-      for (int64_t f = 0; f < count; f += together) {
-        const uint8_t *row = (const uint8_t *)matrix_row(matrix, first + f);
-        for (int64_t i = from; i < from + ofSpan; i += segment) {
-          int64_t part = least(segment, from + ofSpan - i), g = i >> shift;
-          const uint8_t *numbers = row + matrix_bytes(matrix, i);
-          if (direct.terms == NULL) {
-            int8_fetch(numbers, matrix_bytes(matrix, part));
-            /* Bytes lie as they are multiplied, sixteen groups at a time. */
-            if (!is_bytes || (part >> shift) % INT8_STEP != 0) {
-              form.numbers(row, i, part, memory->numbers);
-              numbers = memory->numbers;
-            }
-          }
-          int64_t own = are_apart ? (f * columns + i) >> shift : 0;
-          if (!are_apart) form.factors(matrix, first + f, i, part, memory->scales, memory->offsets);
-          int8_rows_of_weight rows = {together, bytes, columns >> shift, apart};
-          terms_of(
-            numbers, memory->scales + own, form.has_offset ? memory->offsets + own : NULL, &x, g, part >> shift,
-            memory->terms + f * apart + g - (from >> shift), &rows);
-        }
-      }
-      int8_add_terms(memory->terms, apart, ofSpan / form.group, sums);
-    }
-    linear_finish(op, sums, 0, first, count);
-  }
-}
+ * allows it (int8_few.h). One row: int8_one.h. */
 
 /* Adds the terms of `count` groups to the sums of `rows` rows of x and INT8_OUTPUTS outputs. */
 GD_INLINE void int8_tile(
-  const int8_memory *memory, const float *offsets, int8_x x, int64_t count, int64_t group, float *sums, int rows
+  const int8_memory *memory, const float *offsets, int8_x x, int64_t count, int64_t group, float *sums, int rows, int small
 ) {
   const uint8_t *panel = memory->panel;
   const float *scales = memory->scales;
@@ -78,10 +22,10 @@ GD_INLINE void int8_tile(
     for (int64_t i = 0; i < group; i += 16) {
       GD_UNROLL for (int k = 0; k < 16; k += 4) {
         int8_weights weights[GD_PARTS];
-        GD_UNROLL for (int p = 0; p < GD_PARTS; p++) weights[p] = int8_weights_of(load_vi(panel + (k * GD_PARTS + 4 * p) * GD_WIDTH));
+        GD_UNROLL for (int p = 0; p < GD_PARTS; p++) weights[p] = int8_weights_of(load_vi(panel + (k * GD_PARTS + 4 * p) * GD_WIDTH), small);
         GD_UNROLL for (int r = 0; r < rows; r++) {
           vi four = (vi)(*(const u1_memory *)(x.values + r * x.stride + k) - (vu){0});
-          GD_UNROLL for (int p = 0; p < GD_PARTS; p++) products[r][p] = int8_add(products[r][p], weights[p], four);
+          GD_UNROLL for (int p = 0; p < GD_PARTS; p++) products[r][p] = int8_add(products[r][p], weights[p], four, small);
         }
       }
       panel += 16 * INT8_OUTPUTS;
@@ -90,7 +34,7 @@ GD_INLINE void int8_tile(
     GD_UNROLL for (int r = 0; r < rows; r++) {
       int64_t own = r * x.groups + g;
       GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
-        vi all = int8_total(products[r][p]) + x.starts[own];
+        vi all = int8_total(products[r][p], small) + x.starts[own];
         int64_t at = g * INT8_OUTPUTS + p * GD_WIDTH;
         vf term = __builtin_convertvector(all, vf) * load(scales, at, GD_CPU_F32) * splat(x.scales[own]);
         if (offsets != NULL) term += load(offsets, at, GD_CPU_F32) * splat(x.sums[own]);
@@ -104,11 +48,14 @@ GD_INLINE void int8_tile(
 }
 
 static void int8_tile_of(
-  const int8_memory *memory, const float *offsets, int8_x x, int64_t count, int64_t group, float *sums, int64_t rows
+  const int8_memory *memory, const float *offsets, int8_x x, int64_t count, int64_t group, float *sums, int64_t rows, int small
 ) {
-  switch (rows) {
+  switch (INT8_TELLS_SMALL && small ? -rows : rows) {
 #define GD_CASE_TILE(ROWS) \
-  case ROWS: return int8_tile(memory, offsets, x, count, group, sums, ROWS < INT8_ROWS ? ROWS : INT8_ROWS);
+  case ROWS: return int8_tile(memory, offsets, x, count, group, sums, ROWS < INT8_ROWS ? ROWS : INT8_ROWS, 0); \
+  case -ROWS: \
+    if (INT8_TELLS_SMALL) int8_tile(memory, offsets, x, count, group, sums, ROWS < INT8_ROWS ? ROWS : INT8_ROWS, 1); \
+    return;
     GD_CASE_TILE(1)
     GD_CASE_TILE(2)
 #if GD_WIDTH > 4 || defined(__aarch64__)
@@ -180,13 +127,15 @@ static void int8_many(const gd_cpu_linear *op, const int8_memory *memory, int64_
           }
           continue;
         }
-        int8_panel(matrix, &form, memory, first, features, i, count);
+        /* With few tiles there is no time for it between them. */
+        int asks = tiles <= 2 && int8_packed_of(matrix) == NULL;
+        int8_panel(matrix, &form, memory, first, features, i, count, asks);
         for (int64_t tile = 0; tile < tiles; tile++) {
           int64_t from = tile * rows / tiles, next = (tile + 1) * rows / tiles;
-          int8_fetch_next(matrix, first + INT8_OUTPUTS, i, count, tile, tiles);
+          if (!asks) int8_fetch_next(matrix, first + INT8_OUTPUTS, i, count, tile, tiles);
           int8_tile_of(
             memory, offsets, int8_row_from(x, from), count / form.group, form.group, memory->sums + from * INT8_OUTPUTS,
-            next - from);
+            next - from, form.is_small);
         }
       }
       for (int64_t r = 0; r < rows; r++) linear_finish(op, memory->sums + r * INT8_OUTPUTS, row + r, first, features);

@@ -19,6 +19,7 @@ typedef struct int8_form {
   int8_factors *factors;
   int16_t group;
   int has_offset;
+  int is_small; /* no number is above 127 (int8_dot.h) */
 } int8_form;
 
 typedef uint8_t int8_b16 __attribute__((vector_size(16)));
@@ -93,6 +94,7 @@ static void int8_affine_factors(
 }
 
 #define int8_ggml_has_offset(TYPE) (ggml_has_minimum(TYPE) || ggml_has_offset(TYPE))
+#define int8_ggml_is_small(TYPE) (int8_ggml_middle(TYPE) < 128)
 
 /* The entries of a table at `numbers`, in place. */
 GD_INLINE void int8_entries(ggml_many *numbers, uint32_t type) {
@@ -155,6 +157,16 @@ GD_INLINE void int8_ggml_factors(
     int groups = 256 / GD_LANES / ggml_group(type);
     for (int64_t b = 0; b < blocks; b++, block += bytes, scales += groups, offsets += groups) {
       block_scales own;
+      if (ggml_is_in_eights(type)) {
+        float halves[2];
+        ggml_halves_of(block, 0, 1, halves, type);
+        ggml_products_of(block, halves, own.numbers, type);
+        GD_UNROLL for (int g = 0; g < 8; g += 4) {
+          *(v4_memory *)(scales + g) = *(const v4_memory *)(own.numbers + 2 * g);
+          *(v4_memory *)(offsets + g) = -*(const v4_memory *)(own.numbers + 2 * g + 4);
+        }
+        continue;
+      }
       ggml_factors_of(block, &own, type);
       if (!ggml_has_minimum(type)) {
         __builtin_memcpy(scales, own.numbers, (size_t)groups * sizeof *scales);
@@ -172,11 +184,11 @@ GD_INLINE void int8_ggml_factors(
   static void int8_numbers_##UNPACKING(const uint8_t *row, int64_t first, int64_t count, uint8_t *out) {         \
     int8_affine(row, first, count, out, BITS);                                                                   \
   }
-#define int8_form_of_affine(UNPACKING) \
-  case UNPACKING: return (int8_form){int8_numbers_##UNPACKING, int8_affine_factors, layout_of(matrix).elements, 1};
+#define int8_form_of_affine(UNPACKING, BITS) \
+  case UNPACKING: return (int8_form){int8_numbers_##UNPACKING, int8_affine_factors, layout_of(matrix).elements, 1, BITS < 8};
 /* MLX's micro-scaled types have no form. */
 #define int8_numbers_of_micro(UNPACKING, BITS)
-#define int8_form_of_micro(UNPACKING)
+#define int8_form_of_micro(UNPACKING, BITS)
 
 #define GD_FORM(UNPACKING, FAMILY, BITS) int8_numbers_of_##FAMILY(UNPACKING, BITS)
 GD_CPU_UNPACKINGS(GD_FORM)
@@ -195,14 +207,14 @@ GD_CPU_BLOCK_UNPACKINGS(GD_FORM)
 
 static int8_form int8_form_of(const gd_cpu_matrix *matrix) {
   switch (layout_of(matrix).unpacking) {
-#define GD_FORM(UNPACKING, FAMILY, BITS) int8_form_of_##FAMILY(UNPACKING)
+#define GD_FORM(UNPACKING, FAMILY, BITS) int8_form_of_##FAMILY(UNPACKING, BITS)
     GD_CPU_UNPACKINGS(GD_FORM)
 #undef GD_FORM
 #define GD_FORM(UNPACKING, FAMILY, NUMBER, ELEMENTS, BYTES)                        \
   case UNPACKING:                                                                  \
     return (int8_form){                                                            \
       int8_numbers_##UNPACKING, int8_factors_##UNPACKING, ggml_group(NUMBER) * GD_LANES, \
-      int8_ggml_has_offset(NUMBER)};
+      int8_ggml_has_offset(NUMBER), int8_ggml_is_small(NUMBER)};
     GD_CPU_BLOCK_UNPACKINGS(GD_FORM)
 #undef GD_FORM
     default: return (int8_form){0};

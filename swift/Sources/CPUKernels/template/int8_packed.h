@@ -58,20 +58,14 @@ GD_INT8_DIRECT(GD_PACKED)
 #undef GD_PACKED
 #endif
 
-/* The functions that take a format as it is packed; NULL if there are none. */
-typedef struct int8_one_form {
-  int8_terms_of *terms;
-  void (*arrange)(const int8_t *x, int64_t columns, int8_t *out);
-  int8_packed *packed;
-} int8_one_form;
-
-static int8_one_form int8_one_form_of(const gd_cpu_matrix *matrix) {
+/* The function that makes panels of a matrix so; NULL if there is none. */
+static int8_packed *int8_packed_of(const gd_cpu_matrix *matrix) {
 #if GD_WIDTH == 16
-#define GD_CASE_DIRECT(FORMAT, NAME, ...) \
-  case GD_CPU_FORMAT_##FORMAT: return (int8_one_form){int8_direct_##NAME, int8_arrange_##NAME, int8_packed_##NAME};
-  switch (matrix->format) { GD_INT8_DIRECT(GD_CASE_DIRECT) }
-#undef GD_CASE_DIRECT
+#define GD_CASE_PACKED(FORMAT, NAME, ...) \
+  case GD_CPU_FORMAT_##FORMAT: return int8_packed_##NAME;
+  switch (matrix->format) { GD_INT8_DIRECT(GD_CASE_PACKED) }
+#undef GD_CASE_PACKED
 #endif
   (void)matrix;
-  return (int8_one_form){0};
+  return NULL;
 }

@@ -166,18 +166,22 @@ static void int8_panel_factors(
 }
 
 /* The panel of columns first .. first + count - 1, at most INT8_SPAN, of `features` rows from `feature` on; those beyond
- * repeat the last. */
+ * repeat the last. asks: whether as many bytes after these rows are asked for meanwhile. */
 static void int8_panel(
   const gd_cpu_matrix *matrix, const int8_form *form, const int8_memory *memory, int64_t feature, int64_t features,
-  int64_t first, int64_t count
+  int64_t first, int64_t count, int asks
 ) {
-  int8_packed *packed = int8_one_form_of(matrix).packed;
+  int8_packed *packed = int8_packed_of(matrix);
   if (packed != NULL) return packed(matrix, feature, features, first, count, memory->panel);
+  const char *next = matrix_row(matrix, feature + INT8_OUTPUTS) + matrix_bytes(matrix, first);
   for (int64_t i = 0; i < count; i += INT8_PIECE) {
     int64_t part = least(INT8_PIECE, count - i);
     for (int64_t f = 0; f < INT8_OUTPUTS; f++) {
       const uint8_t *row = (const uint8_t *)matrix_row(matrix, feature + least(f, features - 1));
       form->numbers(row, first + i, part, memory->numbers + f * INT8_PIECES);
+      int64_t asked = asks ? matrix_bytes(matrix, part) : 0;
+      for (int64_t at = 0; at < asked; at += 64) __builtin_prefetch(next + at, 0, 2);
+      next += asked;
     }
     int8_interleave(memory->numbers, part, memory->panel + i * INT8_OUTPUTS);
   }

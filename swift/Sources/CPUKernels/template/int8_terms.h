@@ -23,43 +23,66 @@ GD_INLINE vi int8_pairs_of(vi a, vi b) {
   return __builtin_shufflevector(a, b, 0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30) +
          __builtin_shufflevector(a, b, 1, 3, 17, 19, 5, 7, 21, 23, 9, 11, 25, 27, 13, 15, 29, 31);
 }
-GD_INLINE vi int8_vector(const uint8_t *numbers, const int8_t *x, int64_t at) {
-  return int8_add((vi){0}, int8_weights_of(load_vi(numbers + at)), load_vi(x + at));
+GD_INLINE vi int8_vector(const uint8_t *numbers, const int8_t *x, int64_t at, int small) {
+  return int8_add((vi){0}, int8_weights_of(load_vi(numbers + at), small), load_vi(x + at), small);
 }
 /* The sums of lanes of four groups. */
-GD_INLINE vi int8_four(const uint8_t *numbers, const int8_t *x, int group) {
-  if (group == 16) return int8_vector(numbers, x, 0);
-  if (group == 32) return int8_halves(int8_vector(numbers, x, 0), int8_vector(numbers, x, 64));
+GD_INLINE vi int8_four(const uint8_t *numbers, const int8_t *x, int group, int small) {
+  if (group == 16) return int8_vector(numbers, x, 0, small);
+  if (group == 32) return int8_halves(int8_vector(numbers, x, 0, small), int8_vector(numbers, x, 64, small));
   vi own[4];
   GD_UNROLL for (int g = 0; g < 4; g++) {
-    own[g] = int8_vector(numbers, x, g * group);
-    if (group == 128) own[g] = int8_add(own[g], int8_weights_of(load_vi(numbers + g * group + 64)), load_vi(x + g * group + 64));
+    const uint8_t *from = numbers + g * group;
+    own[g] = int8_vector(from, x + g * group, 0, small);
+    if (group == 128) own[g] = int8_add(own[g], int8_weights_of(load_vi(from + 64), small), load_vi(x + g * group + 64), small);
   }
   return int8_halves(int8_halves(own[0], own[1]), int8_halves(own[2], own[3]));
 }
-GD_INLINE void int8_sixteen_sums(const uint8_t *numbers, const int8_t *x, vi out[GD_PARTS], int group) {
+GD_INLINE void int8_sixteen_sums(const uint8_t *numbers, const int8_t *x, vi out[GD_PARTS], int group, int small) {
   vi own[4];
-  GD_UNROLL for (int g = 0; g < 4; g++) own[g] = int8_four(numbers + 4 * g * group, x + 4 * g * group, group);
+  GD_UNROLL for (int g = 0; g < 4; g++) own[g] = int8_four(numbers + 4 * g * group, x + 4 * g * group, group, small);
   vi sums = int8_pairs_of(int8_pairs_of(own[0], own[1]), int8_pairs_of(own[2], own[3]));
-  out[0] = int8_total(__builtin_shufflevector(sums, sums, 0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+  out[0] = int8_total(__builtin_shufflevector(sums, sums, 0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), small);
+}
+#elif GD_WIDTH == 8
+/* [a0 + a1, a2 + a3, b0 + b1, b2 + b3] of each 128 bits. */
+GD_INLINE vi int8_pairs_of(vi a, vi b) {
+  return __builtin_shufflevector(a, b, 0, 2, 8, 10, 4, 6, 12, 14) + __builtin_shufflevector(a, b, 1, 3, 9, 11, 5, 7, 13, 15);
+}
+GD_INLINE void int8_sixteen_sums(const uint8_t *numbers, const int8_t *x, vi out[GD_PARTS], int group, int small) {
+  vi four[4]; /* the halves of four vectors, one of 16 columns or more of one group or of two */
+  int width = group == 16 ? 32 : group, parts = group == 16 ? 2 : 4;
+  GD_UNROLL for (int k = 0; k < parts; k++) {
+    vi own[4];
+    GD_UNROLL for (int v = 0; v < 4; v++) {
+      own[v] = (vi){0};
+      GD_UNROLL for (int i = 0; i < width; i += 32) {
+        int64_t at = (4 * k + v) * width + i;
+        own[v] = int8_add(own[v], int8_weights_of(load_vi(numbers + at), small), load_vi(x + at), small);
+      }
+    }
+    four[k] = int8_pairs_of(int8_pairs_of(own[0], own[1]), int8_pairs_of(own[2], own[3]));
+  }
+  GD_UNROLL for (int p = 0; p < 2; p++) {
+    vi sums;
+    if (group == 16) {
+      sums = __builtin_shufflevector(four[p], four[p], 0, 4, 1, 5, 2, 6, 3, 7);
+    } else {
+      vi a = four[2 * p], b = four[2 * p + 1];
+      sums = __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11) + __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15);
+    }
+    out[p] = int8_total(sums, small);
+  }
 }
 #else
-GD_INLINE void int8_sixteen_sums(const uint8_t *numbers, const int8_t *x, vi out[GD_PARTS], int group) {
+GD_INLINE void int8_sixteen_sums(const uint8_t *numbers, const int8_t *x, vi out[GD_PARTS], int group, int small) {
   int32_t totals[16];
   for (int g = 0; g < 16; g++) {
     vi sum = {0};
     for (int i = 0; i < group; i += 4 * GD_WIDTH, numbers += 4 * GD_WIDTH, x += 4 * GD_WIDTH) {
-      sum = int8_add(sum, int8_weights_of(load_vi(numbers)), load_vi(x));
+      sum = int8_add(sum, int8_weights_of(load_vi(numbers), small), load_vi(x), small);
     }
-    sum = int8_total(sum);
-#if GD_WIDTH == 8
-    if (group == 16) {
-      totals[g++] = __builtin_reduce_add(__builtin_shufflevector(sum, sum, 0, 1, 2, 3));
-      totals[g] = __builtin_reduce_add(__builtin_shufflevector(sum, sum, 4, 5, 6, 7));
-      continue;
-    }
-#endif
-    totals[g] = __builtin_reduce_add(sum);
+    totals[g] = __builtin_reduce_add(int8_total(sum, small));
   }
   __builtin_memcpy(out, totals, sizeof totals);
 }
@@ -121,44 +144,48 @@ GD_INLINE vf int8_term(vi products, const float *scales, const float *offsets, i
   return offsets == NULL ? term : term + load(offsets, at, GD_CPU_F32) * load(x->sums, first, GD_CPU_F32);
 }
 
-/* Rows of a weight that go as one call: how many, and from one to the next the bytes, the groups of factors, and the terms. */
-typedef struct int8_rows_of_weight {
-  int64_t rows, bytes, groups, terms;
-} int8_rows_of_weight;
-
 /* The terms of `count` groups of one output, those of x from group `first` on, up to whole sixteens of them. In x zeros follow up to as
  * many columns. */
 GD_INLINE void int8_terms(
   const uint8_t *numbers, const float *scales, const float *offsets, const int8_x *x, int64_t first, int64_t count, float *terms,
-  int group
+  int group, int small
 ) {
   for (int64_t g = 0; g < count; g += 16) {
     vi products[GD_PARTS];
-    int8_sixteen_sums(numbers + g * group, x->values + (first + g) * group, products, group);
+    int8_sixteen_sums(numbers + g * group, x->values + (first + g) * group, products, group, small);
     GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
       int64_t at = g + p * GD_WIDTH;
       store(terms, at, GD_CPU_F32, int8_term(products[p], scales, offsets, at, x, first + at));
     }
   }
 }
-#define GD_TERMS(GROUP)                                                                                                     \
-  static __attribute__((noinline)) void int8_terms_##GROUP(                                                                 \
+#define GD_TERMS(GROUP, SMALL)                                                                                              \
+  static __attribute__((noinline)) void int8_terms_##GROUP##_##SMALL(                                                       \
     const uint8_t *numbers, const float *scales, const float *offsets, const int8_x *x, int64_t first, int64_t count,       \
-    float *terms, const int8_rows_of_weight *rows                                                                           \
+    float *terms                                                                                                            \
   ) {                                                                                                                       \
-    (void)rows; /* one */                                                                                                   \
-    int8_terms(numbers, scales, offsets, x, first, count, terms, GROUP);                                                    \
+    int8_terms(numbers, scales, offsets, x, first, count, terms, GROUP, SMALL);                                             \
   }
-GD_TERMS(16)
-GD_TERMS(32)
-GD_TERMS(64)
-GD_TERMS(128)
+typedef void int8_terms_of(const uint8_t *, const float *, const float *, const int8_x *, int64_t, int64_t, float *);
+#define GD_ALL_TERMS(SMALL)                                                                                                 \
+  GD_TERMS(16, SMALL)                                                                                                       \
+  GD_TERMS(32, SMALL)                                                                                                       \
+  GD_TERMS(64, SMALL)                                                                                                       \
+  GD_TERMS(128, SMALL)                                                                                                      \
+  static int8_terms_of *int8_terms_for_##SMALL(int64_t group) {                                                             \
+    return group == 16   ? int8_terms_16_##SMALL                                                                            \
+           : group == 32 ? int8_terms_32_##SMALL                                                                            \
+           : group == 64 ? int8_terms_64_##SMALL                                                                            \
+                         : int8_terms_128_##SMALL;                                                                          \
+  }
+GD_ALL_TERMS(0)
+#if GD_WIDTH >= 8 && !defined(GD_DOT_AVX512VNNI) && !defined(GD_DOT_AVXVNNI)
+GD_ALL_TERMS(1)
+#else
+#define int8_terms_for_1 int8_terms_for_0 /* there is no difference */
+#endif
+#undef GD_ALL_TERMS
 #undef GD_TERMS
-typedef void int8_terms_of(
-  const uint8_t *, const float *, const float *, const int8_x *, int64_t, int64_t, float *, const int8_rows_of_weight *);
-static int8_terms_of *int8_terms_for(int64_t group) {
-  return group == 16 ? int8_terms_16 : group == 32 ? int8_terms_32 : group == 64 ? int8_terms_64 : int8_terms_128;
-}
 
 /* Adds `count` terms of each of INT8_OUTPUTS outputs, `apart` from one to the next, to their sums. */
 static void int8_add_terms(const float *terms, int64_t apart, int64_t count, float *sums) {

@@ -1,0 +1,89 @@
+/* One row with int8 activations: the numbers lie in a vector as in their row of the weight, and sums of lanes are added per group. Rows of
+ * the weight are read one after another, each from its beginning. */
+
+/* How a format is taken as it is packed; no members if it is not. */
+typedef struct int8_one_form {
+#if GD_WIDTH == 16
+  int8_blocks_of *terms;
+#endif
+  void (*arrange)(const int8_t *x, int64_t columns, int8_t *out);
+} int8_one_form;
+
+static int8_one_form int8_one_form_of(const gd_cpu_matrix *matrix) {
+#if GD_WIDTH == 16
+#define GD_CASE_BLOCKS(FORMAT, NAME, ...) \
+  case GD_CPU_FORMAT_##FORMAT: return (int8_one_form){int8_blocks_##NAME, int8_arrange_##NAME};
+  switch (matrix->format) { GD_INT8_BLOCKS(GD_CASE_BLOCKS) }
+#undef GD_CASE_BLOCKS
+#endif
+  (void)matrix;
+  return (int8_one_form){0};
+}
+
+/* The terms of columns from .. from + columns - 1 of a row, by its numbers as bytes. */
+static void int8_one_row(
+  const gd_cpu_matrix *matrix, const int8_form *form, const int8_memory *memory, int64_t feature, int64_t from, int64_t columns,
+  const int8_x *x, const float *scales, const float *offsets, float *terms
+) {
+  int shift = __builtin_ctz((unsigned)form->group), is_bytes = layout_of(matrix).unpacking == GD_CPU_UNPACK_affine8;
+  int8_terms_of *terms_of = form->is_small ? int8_terms_for_1(form->group) : int8_terms_for_0(form->group);
+  const uint8_t *row = (const uint8_t *)matrix_row(matrix, feature);
+  int64_t segment = least(INT8_SEGMENT, INT8_STEP * form->group);
+  for (int64_t i = from; i < from + columns; i += segment) {
+    int64_t part = least(segment, from + columns - i), g = (i - from) >> shift;
+    const uint8_t *numbers = row + matrix_bytes(matrix, i);
+    int8_fetch(numbers, matrix_bytes(matrix, part));
+    /* Bytes lie as they are multiplied, sixteen groups at a time. */
+    if (!is_bytes || (part >> shift) % INT8_STEP != 0) {
+      form->numbers(row, i, part, memory->numbers);
+      numbers = memory->numbers;
+    }
+    int64_t own = g;
+    if (scales == NULL) {
+      form->factors(matrix, feature, i, part, memory->scales, memory->offsets);
+      own = 0;
+    }
+    const float *of_scales = (scales == NULL ? memory->scales : scales) + own;
+    const float *of_offsets = (scales == NULL ? memory->offsets : offsets) + own;
+    terms_of(numbers, of_scales, form->has_offset ? of_offsets : NULL, x, i >> shift, part >> shift, terms + g);
+  }
+}
+
+/* One row by features begin .. end - 1. */
+static void int8_one(const gd_cpu_linear *op, const int8_memory *memory, int64_t begin, int64_t end, const uint32_t *stop) {
+  const gd_cpu_matrix *matrix = &op->weight;
+  int8_form form = int8_form_of(matrix);
+  int8_x x = int8_row_of(op, 0);
+  int64_t columns = matrix->columns, span = least(columns, INT8_SPAN);
+  int64_t apart = (span / form.group + 15) / 16 * 16 + 16;
+  int8_one_form direct = int8_one_form_of(matrix);
+  if (direct.arrange != NULL) {
+    direct.arrange(x.values, x.stride - INT8_APART, memory->x);
+    x.values = memory->x;
+  }
+  int shift = __builtin_ctz((unsigned)form.group), are_apart = matrix->scales != NULL && columns <= span;
+  for (int64_t first = begin; first < end && !gd_cpu_stopped(stop); first += INT8_OUTPUTS) {
+    float sums[INT8_OUTPUTS] = {0};
+    int64_t count = least(INT8_OUTPUTS, end - first);
+    if (are_apart) int8_ask_factors(matrix, (first + count) * columns >> shift, count * columns >> shift);
+    for (int64_t from = 0; from < columns; from += span) {
+      int64_t part = least(span, columns - from);
+#if GD_WIDTH == 16
+      if (direct.terms != NULL) {
+        direct.terms(matrix, first, count, &x, from >> shift, part >> shift, memory->terms, apart);
+        int8_add_terms(memory->terms, apart, part >> shift, sums);
+        continue;
+      }
+#endif
+      /* In tensors of their own the factors of several rows follow one another. */
+      if (are_apart) form.factors(matrix, first, 0, count * columns, memory->scales, memory->offsets);
+      for (int64_t f = 0; f < count; f++) {
+        int64_t at = f * columns >> shift;
+        const float *scales = are_apart ? memory->scales + at : NULL, *offsets = are_apart ? memory->offsets + at : NULL;
+        int8_one_row(matrix, &form, memory, first + f, from, part, &x, scales, offsets, memory->terms + f * apart);
+      }
+      int8_add_terms(memory->terms, apart, part >> shift, sums);
+    }
+    linear_finish(op, sums, 0, first, count);
+  }
+}

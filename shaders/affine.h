@@ -13,21 +13,24 @@ METAL_FUNC device const ushort* matrix_scale(device const ushort* p, ulong group
   return p + group * (MATRIX_DTYPE == GDM_F32 ? 2 : 1);
 }
 
-// Scale or bias i after one, SHIFT bytes into its units.
-METAL_FUNC float matrix_companion(device const ushort* p, uint i, uint shift) {
-  if (shift == 0) return read_any(p, i, MATRIX_DTYPE);
+// The bits of scale or bias i after one, SHIFT bytes into its units.
+METAL_FUNC uint matrix_companion(device const ushort* p, uint i, uint shift) {
   if (MATRIX_DTYPE == GDM_F32) {
     device const uint* word = (device const uint*)p + i;
-    return as_type<float>(word[0] >> (8 * shift) | word[1] << (32 - 8 * shift));
+    return shift == 0 ? word[0] : word[0] >> (8 * shift) | word[1] << (32 - 8 * shift);
   }
-  uint bits = uint(p[i]) >> 8 | (uint(p[i + 1]) & 255u) << 8;
-  return MATRIX_DTYPE == GDM_F16 ? float(as_type<half>(ushort(bits))) : as_type<float>(bits << 16);
+  return shift == 0 ? uint(p[i]) : uint(p[i]) >> 8 | (uint(p[i + 1]) & 255u) << 8;
+}
+// Those of its number in float32.
+METAL_FUNC uint matrix_companion_wide(uint bits) {
+  if (MATRIX_DTYPE == GDM_F32) return bits;
+  return MATRIX_DTYPE == GDM_F16 ? as_type<uint>(float(as_type<half>(ushort(bits)))) : bits << 16;
 }
 
 template <uint B> struct Raw<Affine<B>> {
   uint2 words;
-  float scale;
-  float bias;
+  uint scale;  // as stored, and from matrix_ready on in float32
+  uint bias;
 };
 template <uint B> struct MatrixRow<Affine<B>> {
   device const uchar* row;
@@ -79,6 +82,11 @@ METAL_FUNC void matrix_fetch(thread Raw<Affine<B>>& raw, thread const MatrixRow<
   raw.bias = matrix_companion(from.biases, ahead >> MATRIX_GROUP, BIASES_SHIFT);
 }
 
+template <uint B> METAL_FUNC void matrix_ready(thread Raw<Affine<B>>& raw) {
+  raw.scale = matrix_companion_wide(raw.scale);
+  raw.bias = matrix_companion_wide(raw.bias);
+}
+
 // The number at a bit of a word and, where it ends in that, the next; the position is a constant where this is called.
 // Bits that stand below position 23 become the mantissa of a float whose unit is their lowest position: an AND-OR and an
 // exact subtraction, not a shift and a conversion. Those that end above it are moved down by 16 first. `unit` is
@@ -102,14 +110,16 @@ template <uint B> METAL_FUNC void matrix_widen(thread Eight& v, thread const Raw
     uint bit = B * j;
     q[j / 4][j % 4] = packed_number<B>(bit < 32 ? raw.words.x : raw.words.y, raw.words.y, bit % 32, unit);
   }
-  v.lower = fma(q[0], float4(raw.scale), float4(raw.bias));
-  v.upper = fma(q[1], float4(raw.scale), float4(raw.bias));
+  float4 scale = float4(as_type<float>(raw.scale));
+  float4 bias = float4(as_type<float>(raw.bias));
+  v.lower = fma(q[0], scale, bias);
+  v.upper = fma(q[1], scale, bias);
 }
 
 template <uint B> struct Words<Affine<B>> {
   uint word[B];
-  float scale;
-  float bias;
+  uint scale;  // as stored, and from words_ready on in float32
+  uint bias;
 };
 
 template <uint B>
@@ -140,17 +150,25 @@ METAL_FUNC void words_fetch(thread Words<Affine<B>>& words, thread const MatrixR
   words.bias = matrix_companion(from.biases, ahead >> MATRIX_GROUP, BIASES_SHIFT);
 }
 
+template <uint B> METAL_FUNC void words_ready(thread Words<Affine<B>>& words, thread const MatrixRow<Affine<B>>&, uint unit) {
+  words.scale = matrix_companion_wide(words.scale);
+  words.bias = matrix_companion_wide(words.bias);
+}
+
 // Elements first .. first + 7 of the 32.
 template <uint B>
-METAL_FUNC void words_widen(thread Eight& v, thread const Words<Affine<B>>& words, uint first, uint unit) {
+METAL_FUNC void words_widen(thread Eight& v, thread const Words<Affine<B>>& words, thread const MatrixRow<Affine<B>>&, uint first,
+                            uint unit) {
   float4 q[2];
   GDM_UNROLL for (uint j = 0; j < 8; ++j) {
     uint bit = B * (first + j);
     uint at = bit / 32;
     q[j / 4][j % 4] = packed_number<B>(words.word[at], words.word[at < B - 1 ? at + 1 : at], bit % 32, unit);
   }
-  v.lower = fma(q[0], float4(words.scale), float4(words.bias));
-  v.upper = fma(q[1], float4(words.scale), float4(words.bias));
+  float4 scale = float4(as_type<float>(words.scale));
+  float4 bias = float4(as_type<float>(words.bias));
+  v.lower = fma(q[0], scale, bias);
+  v.upper = fma(q[1], scale, bias);
 }
 
 #endif

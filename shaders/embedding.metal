@@ -33,6 +33,7 @@ template <typename T, typename P> struct Embedding<T, P, 1> {
     Raw<P> raw;
     Eight v;
     matrix_fetch(raw, row, 0, at, columns);
+    matrix_ready(raw);
     matrix_widen(v, raw, GDM_PROJECT_UNIT);
     GDM_UNROLL for (uint j = 0; j < 4; ++j) {
       out[at + j] = T(v.lower[j]);

@@ -1,6 +1,7 @@
 // ggml's types of blocks: a row is blocks of 32 or 256 elements that hold all of their factors; MATRIX_VARIANT says which type.
 // Layouts: ggml-common.h. Elements are those of dequantize_row_* in ggml-quants.c, their products and differences rounded one
-// by one: scale q, scale q + offset, or scale q - minimum.
+// by one: scale q, scale q + offset, or scale q - minimum. Where something is added the product is exact (q has at most 5 bits,
+// scale 17), so that both are one fma.
 #ifndef GATED_DELTA_SHADERS_GGML_H
 #define GATED_DELTA_SHADERS_GGML_H
 
@@ -64,48 +65,49 @@ METAL_FUNC bool ggml_has_runs() {
 METAL_FUNC bool ggml_has_windows() { return ggml_alignment() == 2 && MATRIX_ALIGNMENT >= 3; }
 
 // 32 bytes of a field that begins `place` bytes after a multiple of 8, an even number: as vectors if it begins at one; the 40 bytes
-// around it; or words from a multiple of four on, then the last two bytes.
+// around it; or words from a multiple of four on, then the last two bytes. Here and below, what a branch decides is a value and
+// not a place: an array whose element a function constant chooses would be kept in memory.
 METAL_FUNC void ggml_run(thread uint* words, device const uchar* p, uint place) {
-  if (ggml_alignment() == 4 && ggml_bytes() % 16 == 0 && MATRIX_ALIGNMENT >= 4) {
-    GDM_UNROLL for (uint k = 0; k < 2; ++k) {
-      uint4 four = ((device const uint4*)p)[k];
-      GDM_UNROLL for (uint j = 0; j < 4; ++j) words[4 * k + j] = four[j];
-    }
-    return;
-  }
-  if (ggml_has_windows()) {
-    device const uint2* from = (device const uint2*)(p - place % 8);
-    GDM_UNROLL for (uint k = 0; k < 5; ++k) {
-      uint2 two = uint2(0u);
-      if (k < 4 || place % 8 > 0) two = from[k];
-      words[2 * k] = two.x;
-      words[2 * k + 1] = two.y;
-    }
-    return;
-  }
+  bool vectors = ggml_alignment() == 4 && ggml_bytes() % 16 == 0 && MATRIX_ALIGNMENT >= 4;
   bool odd = ggml_alignment() != 4 && place % 4 != 0;
-  device const uint* from = (device const uint*)(p - (odd ? 2 : 0));
-  GDM_UNROLL for (uint k = 0; k < 8; ++k) words[k] = from[k];
-  if (ggml_alignment() != 4) words[8] = uint(((device const ushort*)p)[15]);
+  device const uchar* from = p - (ggml_has_windows() ? place % 8 : odd ? 2 : 0);
+  GDM_UNROLL for (uint k = 0; k < 5; ++k) {
+    uint2 two = uint2(0u);
+    if (vectors) {
+      uint4 four = ((device const uint4*)p)[min(k / 2, 1u)];
+      two = k % 2 == 0 ? four.xy : four.zw;
+    } else if (ggml_has_windows()) {
+      if (k < 4 || place % 8 > 0) two = ((device const uint2*)from)[k];
+    } else if (k < 4) {
+      two = uint2(((device const uint*)from)[2 * k], ((device const uint*)from)[2 * k + 1]);
+    } else if (ggml_alignment() != 4) {
+      two.x = uint(((device const ushort*)p)[15]);
+    }
+    words[2 * k] = two.x;
+    words[2 * k + 1] = two.y;
+  }
 }
 
 // The eight words of such a run, in place of what was read.
 METAL_FUNC void ggml_run_ready(thread uint* words, uint place) {
-  if (ggml_alignment() == 4) return;
-  if (ggml_has_windows()) {
-    GDM_UNROLL for (uint k = 0; k < 9; ++k) words[k] = (place & 4) != 0 ? words[k + 1] : words[k];
-  }
+  bool later = ggml_has_windows() && (place & 4) != 0;
+  bool between = ggml_alignment() != 4 && (place & 2) != 0;
+  uint word = words[0];
+  uint next = words[1];
   GDM_UNROLL for (uint k = 0; k < 8; ++k) {
-    uint between = words[k] >> 16 | words[k + 1] << 16;
-    words[k] = (place & 2) != 0 ? between : words[k];
+    uint after = words[k + 2];
+    uint here = later ? next : word;
+    uint there = later ? after : next;
+    words[k] = between ? here >> 16 | there << 16 : here;
+    word = next;
+    next = after;
   }
 }
 
 template <> struct MatrixRow<Ggml> {
-  device const uchar* row;
-  uint at;
-  uint within;  // `at` in its block, wherever the place moves
-  uint place;   // of row, in bytes; the lowest bits are right
+  device const uchar* block;  // that the place is in
+  uint within;                // the place in it
+  uint bytes;                 // of the block after a multiple of 8; the lowest three bits are right
 };
 template <> struct Raw<Ggml> {
   uint2 low;     // the bytes of eight elements
@@ -117,23 +119,24 @@ template <> struct Raw<Ggml> {
 
 METAL_FUNC void matrix_place(thread MatrixRow<Ggml>& place, device const ushort* weight, device const ushort* scales,
                              device const ushort* biases, uint row, uint at, uint columns) {
-  ulong offset = ulong(row) * (columns >> MATRIX_GROUP) * ggml_bytes() + MATRIX_SHIFT;
-  place.row = (device const uchar*)weight + offset;
-  place.at = at;
+  ulong offset = (ulong(row) * (columns >> MATRIX_GROUP) + (at >> MATRIX_GROUP)) * ggml_bytes() + MATRIX_SHIFT;
+  place.block = (device const uchar*)weight + offset;
   place.within = at & ((1u << MATRIX_GROUP) - 1);
-  place.place = uint(offset);
+  place.bytes = uint(offset);
 }
 
-METAL_FUNC void matrix_move(thread MatrixRow<Ggml>& place, uint by) { place.at += by; }
+// 256 elements are one block, or eight, whose bytes are a multiple of 8.
+METAL_FUNC void matrix_move(thread MatrixRow<Ggml>& place, uint by) {
+  uint bytes = (by >> MATRIX_GROUP) * ggml_bytes();
+  place.block += bytes;
+  if (MATRIX_GROUP != 5) place.bytes += bytes;
+}
 
 // The first 16 bytes of a block of 16 or more, of a type that begins at multiples of four.
-METAL_FUNC void ggml_head(thread uint* head, device const uchar* block) {
-  if (ggml_bytes() % 16 == 0 && MATRIX_ALIGNMENT >= 4) {
-    uint4 four = *(device const uint4*)block;
-    GDM_UNROLL for (uint k = 0; k < 4; ++k) head[k] = four[k];
-    return;
-  }
-  GDM_UNROLL for (uint k = 0; k < 4; ++k) head[k] = ((device const uint*)block)[k];
+METAL_FUNC uint4 ggml_head(device const uchar* block) {
+  if (ggml_bytes() % 16 == 0 && MATRIX_ALIGNMENT >= 4) return *(device const uint4*)block;
+  device const uint* words = (device const uint*)block;
+  return uint4(words[0], words[1], words[2], words[3]);
 }
 
 // The two numbers of 16 bits.
@@ -148,7 +151,7 @@ METAL_FUNC uint ggml_factors(device const uchar* block) {
 }
 
 // Scale and minimum of group j of eight, six bits each, eight apart; by the block's first 16 bytes.
-METAL_FUNC uint ggml_head_scale(thread const uint* head, uint j) {
+METAL_FUNC uint ggml_head_scale(uint4 head, uint j) {
   // The last four have their lowest bits in the third word, and the highest above those of the first four. Masks that do not
   // change from block to block, in place of a branch.
   uint at = 8 * (j % 4);
@@ -170,52 +173,48 @@ METAL_FUNC uint ggml_scale(device const uchar* block, uint i) {
   j = i / 32;
   if (ggml_is(GDM_UNPACK_IQ4_XS)) return uint(block[4 + j / 2]);
   if (!ggml_is(GDM_UNPACK_Q4_K, GDM_UNPACK_Q5_K)) return 0;
-  if (ggml_alignment() == 4) {
-    uint head[4];
-    ggml_head(head, block);
-    return ggml_head_scale(head, j);
-  }
+  if (ggml_alignment() == 4) return ggml_head_scale(ggml_head(block), j);
   if (j < 4) return (uint(block[4 + j]) & 63u) | (uint(block[8 + j]) & 63u) << 8;
   uint both = uint(block[8 + j]);
   return (both & 15u) | (uint(block[j]) & 192u) >> 2 | (both >> 4) << 8 | (uint(block[4 + j]) & 192u) << 6;
 }
 
+// Where the bytes of element i's run of 32 are, and those of more of its bits.
+METAL_FUNC uint ggml_low_run(uint i) {
+  if (ggml_is(GDM_UNPACK_Q8_0)) return 2;
+  if (ggml_is(GDM_UNPACK_Q2_K)) return 16 + i / 128 * 32;
+  if (ggml_is(GDM_UNPACK_Q3_K)) return 32 + i / 128 * 32;
+  if (ggml_is(GDM_UNPACK_Q4_K)) return 16 + i / 64 * 32;
+  if (ggml_is(GDM_UNPACK_Q5_K)) return 48 + i / 64 * 32;
+  return i / 128 * 64 + i / 32 % 2 * 32;
+}
+METAL_FUNC uint ggml_high_run(uint i) {
+  return ggml_is(GDM_UNPACK_Q5_K) ? 16 : ggml_is(GDM_UNPACK_Q6_K) ? 128 + i / 128 * 32 : 0;
+}
+METAL_FUNC bool ggml_has_high_run() {
+  return ggml_is(GDM_UNPACK_Q3_K, GDM_UNPACK_Q5_K) || ggml_is(GDM_UNPACK_Q6_K);
+}
+
+// Where the bytes of elements i .. i + 7 are.
+METAL_FUNC uint ggml_low(uint i) {
+  if (ggml_has_runs()) return ggml_low_run(i) + i % 32;
+  if (ggml_is(GDM_UNPACK_IQ4_XS)) return 8 + i / 32 * 16 + i % 16;
+  uint head = ggml_is(GDM_UNPACK_Q4_1) ? 4 : ggml_is(GDM_UNPACK_Q5_0) ? 6 : ggml_is(GDM_UNPACK_Q5_1) ? 8 : 2;
+  return (ggml_is(GDM_UNPACK_GGUF_MXFP4) ? 1 : head) + i % 16;
+}
+
 METAL_FUNC void matrix_fetch(thread Raw<Ggml>& raw, thread const MatrixRow<Ggml>& from, uint ahead, uint at, uint columns) {
-  uint column = from.at + ahead;
+  uint column = from.within + ahead;
   uint i = column & ((1u << MATRIX_GROUP) - 1);
-  device const uchar* block = from.row + ulong(column >> MATRIX_GROUP) * ggml_bytes();
+  device const uchar* block = from.block + ulong(column >> MATRIX_GROUP) * ggml_bytes();
+  uint2 high = uint2(0u);
+  if (ggml_has_high_run()) high = ggml_eight(block + ggml_high_run(i) + i % 32);
+  if (ggml_is(GDM_UNPACK_Q5_0, GDM_UNPACK_Q5_1)) high.x = uint(block[(ggml_is(GDM_UNPACK_Q5_0) ? 2 : 4) + i / 8]);
   raw.at = i;
-  raw.high = uint2(0u);
+  raw.low = ggml_eight(block + ggml_low(i));
+  raw.high = high;
   raw.scale = ggml_scale(block, i);
   raw.factors = ggml_factors(block);
-  if (ggml_is(GDM_UNPACK_Q2_K)) {
-    raw.low = ggml_eight(block + 16 + i / 128 * 32 + i % 32);
-  } else if (ggml_is(GDM_UNPACK_Q3_K)) {
-    raw.low = ggml_eight(block + 32 + i / 128 * 32 + i % 32);
-    raw.high = ggml_eight(block + i % 32);
-  } else if (ggml_is(GDM_UNPACK_Q4_K)) {
-    raw.low = ggml_eight(block + 16 + i / 64 * 32 + i % 32);
-  } else if (ggml_is(GDM_UNPACK_Q5_K)) {
-    raw.low = ggml_eight(block + 48 + i / 64 * 32 + i % 32);
-    raw.high = ggml_eight(block + 16 + i % 32);
-  } else if (ggml_is(GDM_UNPACK_Q6_K)) {
-    raw.low = ggml_eight(block + i / 128 * 64 + i % 64);
-    raw.high = ggml_eight(block + 128 + i / 128 * 32 + i % 32);
-  } else if (ggml_is(GDM_UNPACK_IQ4_XS)) {
-    raw.low = ggml_eight(block + 8 + i / 32 * 16 + i % 16);
-  } else if (ggml_is(GDM_UNPACK_Q8_0)) {
-    raw.low = ggml_eight(block + 2 + i);
-  } else if (ggml_is(GDM_UNPACK_Q4_1)) {
-    raw.low = ggml_eight(block + 4 + i % 16);
-  } else if (ggml_is(GDM_UNPACK_Q5_0)) {
-    raw.low = ggml_eight(block + 6 + i % 16);
-    raw.high.x = uint(block[2 + i / 8]);
-  } else if (ggml_is(GDM_UNPACK_Q5_1)) {
-    raw.low = ggml_eight(block + 8 + i % 16);
-    raw.high.x = uint(block[4 + i / 8]);
-  } else {
-    raw.low = ggml_eight(block + (ggml_is(GDM_UNPACK_GGUF_MXFP4) ? 1 : 2) + i % 16);
-  }
 }
 
 METAL_FUNC float ggml_half(uint bits) { return float(as_type<half>(ushort(bits & 0xffffu))); }
@@ -223,7 +222,7 @@ METAL_FUNC float ggml_half(uint bits) { return float(as_type<half>(ushort(bits &
 // A number below 2^23: see packed_number in affine.h.
 METAL_FUNC float ggml_small(uint number, uint unit) { return as_type<float>(number | unit) - as_type<float>(unit); }
 
-// Scale and minimum, or offset, of eight elements.
+// Scale of eight elements, and what is added to each: an offset, or a minimum with the other sign.
 METAL_FUNC float2 ggml_group(thread const Raw<Ggml>& raw, uint unit) {
   float first = ggml_half(raw.factors);
   float second = ggml_half(raw.factors >> 16);
@@ -232,14 +231,14 @@ METAL_FUNC float2 ggml_group(thread const Raw<Ggml>& raw, uint unit) {
     uint exponent = raw.factors;
     return float2(as_type<float>(exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23), 0.0f);
   }
-  if (ggml_is(GDM_UNPACK_Q2_K)) return float2(first * float(bytes & 15u), second * float(bytes >> 4));
+  if (ggml_is(GDM_UNPACK_Q2_K)) return float2(first * float(bytes & 15u), -(second * float(bytes >> 4)));
   if (ggml_is(GDM_UNPACK_Q3_K)) {
     uint j = raw.at / 16;
     uint low = bytes >> (j / 8 * 4) & 15u;
     return float2(first * float(int(low | (bytes >> (8 + j / 4 * 2) & 3u) << 4) - 32), 0.0f);
   }
   if (ggml_is(GDM_UNPACK_Q4_K, GDM_UNPACK_Q5_K)) {
-    return float2(first * ggml_small(bytes & 255u, unit), second * ggml_small(bytes >> 8, unit));
+    return float2(first * ggml_small(bytes & 255u, unit), -(second * ggml_small(bytes >> 8, unit)));
   }
   if (ggml_is(GDM_UNPACK_Q6_K)) return float2(first * float(int(bytes << 24) >> 24), 0.0f);
   if (ggml_is(GDM_UNPACK_IQ4_XS)) {
@@ -266,7 +265,7 @@ METAL_FUNC uint ggml_numbers(uint low, uint high, uint i) {
     uint numbers = low >> (i / 32 % 4 * 2) & 0x03030303u;
     return ggml_is(GDM_UNPACK_Q2_K) ? numbers : numbers | (high >> (i / 32) & 0x01010101u) << 2;
   }
-  uint turn = ggml_is(GDM_UNPACK_Q4_K, GDM_UNPACK_Q5_K) ? i / 32 : ggml_is(GDM_UNPACK_Q6_K) ? i / 64 : i / 16;
+  uint turn = ggml_is(GDM_UNPACK_Q5_K) ? i / 32 : ggml_is(GDM_UNPACK_Q6_K) ? i / 64 : i / 16;
   uint numbers = low >> (turn % 2 * 4);
   if (ggml_own() == 15) return numbers;
   numbers &= 0x0f0f0f0fu;
@@ -296,21 +295,22 @@ METAL_FUNC float ggml_middle() {
   return ggml_is(GDM_UNPACK_Q3_K) ? 4.0f : 0.0f;
 }
 
-// Scale times number j of four, one a byte, `up` bits above its lowest, of which ggml_numbers leaves the bits of ggml_own. No
-// conversion: see packed_number in affine.h.
-METAL_FUNC float ggml_scaled(uint numbers, uint j, float scale, uint up, uint unit) {
+// Number j of four, one a byte, `up` bits above its lowest, of which ggml_numbers leaves the bits of ggml_own. No conversion:
+// see packed_number in affine.h.
+METAL_FUNC float ggml_number(uint numbers, uint j, uint up, uint unit) {
   uint position = 8 * (j % 2) + up;
   uint own = unit - (position << 23);
   uint word = j < 2 ? numbers : numbers >> 16;
-  float zero = as_type<float>(own) + ggml_middle();
-  float number = as_type<float>((word & (ggml_own() << position)) | own);
-  return (number - zero) * scale;
+  float zero = as_type<float>(own);
+  if (ggml_middle() != 0.0f) zero += ggml_middle();
+  return as_type<float>((word & (ggml_own() << position)) | own) - zero;
 }
 
-METAL_FUNC float ggml_element(float scaled, float offset) {
-  if (ggml_is(GDM_UNPACK_Q4_1, GDM_UNPACK_Q5_1)) return scaled + offset;
-  if (ggml_is(GDM_UNPACK_Q4_K, GDM_UNPACK_Q5_K) || ggml_is(GDM_UNPACK_Q2_K)) return scaled - offset;
-  return scaled;
+METAL_FUNC bool ggml_adds() {
+  return ggml_is(GDM_UNPACK_Q4_1, GDM_UNPACK_Q5_1) || ggml_is(GDM_UNPACK_Q4_K, GDM_UNPACK_Q5_K) || ggml_is(GDM_UNPACK_Q2_K);
+}
+METAL_FUNC float ggml_element(float number, float2 group) {
+  return ggml_adds() ? fma(number, group.x, group.y) : number * group.x;
 }
 
 METAL_FUNC void ggml_widen(thread Eight& v, thread const Raw<Ggml>& raw, float2 group, uint unit) {
@@ -320,8 +320,8 @@ METAL_FUNC void ggml_widen(thread Eight& v, thread const Raw<Ggml>& raw, float2 
   uint upper = ggml_numbers(raw.low.y, spread ? raw.high.x >> 4 : raw.high.y, raw.at);
   uint up = ggml_up(raw.at);
   GDM_UNROLL for (uint j = 0; j < 4; ++j) {
-    v.lower[j] = table ? ggml_table(lower >> (8 * j) & 255u) * group.x : ggml_element(ggml_scaled(lower, j, group.x, up, unit), group.y);
-    v.upper[j] = table ? ggml_table(upper >> (8 * j) & 255u) * group.x : ggml_element(ggml_scaled(upper, j, group.x, up, unit), group.y);
+    v.lower[j] = ggml_element(table ? ggml_table(lower >> (8 * j) & 255u) : ggml_number(lower, j, up, unit), group);
+    v.upper[j] = ggml_element(table ? ggml_table(upper >> (8 * j) & 255u) : ggml_number(upper, j, up, unit), group);
   }
 }
 
@@ -334,10 +334,9 @@ template <> struct Words<Ggml> {
   Raw<Ggml> eight[4];  // of types without
   uint low[10];
   uint high[10];
-  uint head[4];  // the block's first bytes, as ggml_head reads them, or its factors
+  uint4 head;      // the block's first bytes, as ggml_head reads them, or its factors
   uint scales[2];  // of both groups
-  uint at;
-  uint place;  // of the block; the lowest bits are right
+  uint place;    // of the block; the lowest bits are right
   float2 group[2];  // from words_ready on
 };
 
@@ -350,66 +349,49 @@ METAL_FUNC uint ggml_group_of(uint c) {
   return ggml_is(GDM_UNPACK_Q2_K, GDM_UNPACK_Q3_K) || ggml_is(GDM_UNPACK_Q6_K) ? c / 2 * 2 : 0;
 }
 
-// Where the bytes of element i's run are, and those of more of its bits.
-METAL_FUNC uint ggml_low_run(uint i) {
-  if (ggml_is(GDM_UNPACK_Q8_0)) return 2;
-  if (ggml_is(GDM_UNPACK_Q2_K)) return 16 + i / 128 * 32;
-  if (ggml_is(GDM_UNPACK_Q3_K)) return 32 + i / 128 * 32;
-  if (ggml_is(GDM_UNPACK_Q4_K)) return 16 + i / 64 * 32;
-  if (ggml_is(GDM_UNPACK_Q5_K)) return 48 + i / 64 * 32;
-  return i / 128 * 64 + i % 64;
-}
-METAL_FUNC uint ggml_high_run(uint i) {
-  return ggml_is(GDM_UNPACK_Q5_K) ? 16 : ggml_is(GDM_UNPACK_Q6_K) ? 128 + i / 128 * 32 : 0;
-}
-METAL_FUNC bool ggml_has_high_run() {
-  return ggml_is(GDM_UNPACK_Q3_K, GDM_UNPACK_Q5_K) || ggml_is(GDM_UNPACK_Q6_K);
-}
-
 METAL_FUNC void words_fetch(thread Words<Ggml>& words, thread const MatrixRow<Ggml>& from, uint ahead) {
   if (!ggml_reads_runs()) {
     GDM_UNROLL for (uint c = 0; c < 4; ++c) matrix_fetch(words.eight[c], from, ahead + 8 * c, 0, 0);
     return;
   }
-  uint column = from.at + ahead;
   uint i = from.within;
-  uint before = (column >> MATRIX_GROUP) * ggml_bytes();
-  device const uchar* block = from.row + before;
-  words.at = i;
-  words.place = from.place + before;
+  uint before = (ahead >> MATRIX_GROUP) * ggml_bytes();
+  device const uchar* block = from.block + before;
+  words.place = MATRIX_GROUP == 5 ? from.bytes : from.bytes + before;
   ggml_run(words.low, block + ggml_low_run(i), words.place + ggml_low_run(i));
   if (ggml_has_high_run()) ggml_run(words.high, block + ggml_high_run(i), words.place + ggml_high_run(i));
   if (ggml_has_head()) {
-    ggml_head(words.head, block);
+    words.head = ggml_head(block);
   } else {
-    words.head[0] = ggml_factors(block);
+    words.head.x = ggml_factors(block);
     words.scales[0] = ggml_scale(block, i);
     if (ggml_group_of(2) == 2) words.scales[1] = ggml_scale(block, i + 16);
   }
 }
 
-METAL_FUNC void words_ready(thread Words<Ggml>& words, uint unit) {
+METAL_FUNC void words_ready(thread Words<Ggml>& words, thread const MatrixRow<Ggml>& from, uint unit) {
   if (!ggml_reads_runs()) return;
-  ggml_run_ready(words.low, words.place + ggml_low_run(words.at));
-  if (ggml_has_high_run()) ggml_run_ready(words.high, words.place + ggml_high_run(words.at));
+  ggml_run_ready(words.low, words.place + ggml_low_run(from.within));
+  if (ggml_has_high_run()) ggml_run_ready(words.high, words.place + ggml_high_run(from.within));
   Raw<Ggml> raw;
-  raw.factors = words.head[0];
+  raw.factors = words.head.x;
   GDM_UNROLL for (uint k = 0; k < 2; ++k) {
     if (k == 1 && ggml_group_of(2) == 0) return;
-    raw.at = MATRIX_GROUP == 5 ? 0 : words.at + 16 * k;
-    raw.scale = ggml_has_head() ? ggml_head_scale(words.head, words.at / 32) : words.scales[k];
+    raw.at = MATRIX_GROUP == 5 ? 0 : from.within + 16 * k;
+    raw.scale = ggml_has_head() ? ggml_head_scale(words.head, from.within / 32) : words.scales[k];
     words.group[k] = ggml_group(raw, unit);
   }
 }
 
 // `first` is known where this is called, so that what a group's elements share is computed once.
-METAL_FUNC void words_widen(thread Eight& v, thread const Words<Ggml>& words, uint first, uint unit) {
+METAL_FUNC void words_widen(thread Eight& v, thread const Words<Ggml>& words, thread const MatrixRow<Ggml>& from, uint first,
+                            uint unit) {
   if (!ggml_reads_runs()) {
     Raw<Ggml> raw = words.eight[first / 8];
     // The halves of 32 have their numbers in other bits.
     uint same = ggml_is(GDM_UNPACK_IQ4_XS) ? first / 16 * 2 : ggml_group_of(first / 8);
-    raw.at = MATRIX_GROUP == 5 ? first : words.eight[0].at + 8 * same;
-    raw.scale = words.eight[ggml_group_of(first / 8)].scale;
+    raw.at = MATRIX_GROUP == 5 ? first : from.within + 8 * same;
+    raw.scale = first < 16 || ggml_group_of(2) == 0 ? words.eight[0].scale : words.eight[2].scale;
     raw.factors = words.eight[0].factors;
     matrix_widen(v, raw, unit);
     return;
@@ -418,8 +400,9 @@ METAL_FUNC void words_widen(thread Eight& v, thread const Words<Ggml>& words, ui
   Raw<Ggml> raw;
   raw.low = uint2(words.low[2 * c], words.low[2 * c + 1]);
   raw.high = ggml_has_high_run() ? uint2(words.high[2 * c], words.high[2 * c + 1]) : uint2(0u);
-  raw.at = MATRIX_GROUP == 5 ? first : words.at + 8 * ggml_group_of(c);
-  ggml_widen(v, raw, words.group[ggml_group_of(c) / 2], unit);
+  raw.at = MATRIX_GROUP == 5 ? first : from.within + 8 * ggml_group_of(c);
+  // Not an index that a function constant decides: it would keep the array in memory until that is known.
+  ggml_widen(v, raw, c < 2 || ggml_group_of(2) == 0 ? words.group[0] : words.group[1], unit);
 }
 
 #endif

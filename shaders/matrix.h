@@ -4,8 +4,8 @@
 // own for each family of formats and number of bits (affine.h), or, where blocks hold all of their factors, for a family
 // whose formats MATRIX_VARIANT tells apart (ggml.h), which gives
 //   MatrixRow<W>   a place in a row; matrix_place and matrix_move
-//   Raw<W>         what memory holds of eight neighbouring elements: matrix_fetch; matrix_widen makes elements of it
-//   Words<W>       the same of 32: words_fetch and words_widen, for packed_row.h
+//   Raw<W>         what memory holds of eight neighbouring elements: matrix_fetch; matrix_ready, then matrix_widen make elements of it
+//   Words<W>       the same of 32: words_fetch, words_ready and words_widen, for packed_row.h
 // Reading is in two steps, so that many reads are asked for before the first is used. weight_formats.h lists the packed W.
 //
 // Function constants: ALIGNED_ROWS (columns are a multiple of 8, and rows of x begin at multiples of 16 bytes),
@@ -37,9 +37,14 @@ struct Eight {
 
 // Of floats.
 template <typename W> struct Raw {
-  typename Vec4<W>::type lower;
-  typename Vec4<W>::type upper;
+  typename Vec4<W>::bits lower;
+  typename Vec4<W>::bits upper;
 };
+template <typename W>
+METAL_FUNC void raw_set(thread Raw<W>& raw, typename Vec4<W>::type lower, typename Vec4<W>::type upper) {
+  raw.lower = as_type<typename Vec4<W>::bits>(lower);
+  raw.upper = as_type<typename Vec4<W>::bits>(upper);
+}
 
 // A place in a row, a multiple of 8.
 template <typename W> struct MatrixRow {
@@ -79,41 +84,44 @@ template <typename W>
 METAL_FUNC void matrix_fetch(thread Raw<W>& raw, thread const MatrixRow<W>& from, uint ahead, uint at, uint columns) {
   typedef typename Vec4<W>::type W4;
   if (ALIGNED_ROWS) {
-    raw.lower = matrix_four(from.row + ahead);
-    raw.upper = matrix_four(from.row + ahead + 4);
+    raw_set<W>(raw, matrix_four(from.row + ahead), matrix_four(from.row + ahead + 4));
     return;
   }
-  raw.lower = W4(W(0.0f));
-  raw.upper = W4(W(0.0f));
+  W4 lower = W4(W(0.0f));
+  W4 upper = W4(W(0.0f));
   GDM_UNROLL for (uint j = 0; j < 4; ++j) {
-    if (at + j < columns) raw.lower[j] = matrix_element(from.row, ahead + j);
-    if (at + 4 + j < columns) raw.upper[j] = matrix_element(from.row, ahead + 4 + j);
+    if (at + j < columns) lower[j] = matrix_element(from.row, ahead + j);
+    if (at + 4 + j < columns) upper[j] = matrix_element(from.row, ahead + 4 + j);
   }
+  raw_set<W>(raw, lower, upper);
 }
 // The same of a row of x, which begins where an element may.
 template <typename T>
 METAL_FUNC void row_fetch(thread Raw<T>& raw, thread const MatrixRow<T>& from, uint ahead, uint at, uint columns) {
   typedef typename Vec4<T>::type T4;
   if (ALIGNED_ROWS) {
-    raw.lower = *(device const T4*)(from.row + ahead);
-    raw.upper = *(device const T4*)(from.row + ahead + 4);
+    raw_set<T>(raw, *(device const T4*)(from.row + ahead), *(device const T4*)(from.row + ahead + 4));
     return;
   }
-  raw.lower = T4(T(0.0f));
-  raw.upper = T4(T(0.0f));
+  T4 lower = T4(T(0.0f));
+  T4 upper = T4(T(0.0f));
   GDM_UNROLL for (uint j = 0; j < 4; ++j) {
-    if (at + j < columns) raw.lower[j] = from.row[ahead + j];
-    if (at + 4 + j < columns) raw.upper[j] = from.row[ahead + 4 + j];
+    if (at + j < columns) lower[j] = from.row[ahead + j];
+    if (at + 4 + j < columns) upper[j] = from.row[ahead + 4 + j];
   }
+  raw_set<T>(raw, lower, upper);
 }
 template <typename W> METAL_FUNC void matrix_widen(thread Eight& v, thread const Raw<W>& raw, uint unit) {
-  v.lower = Vec4<W>::widen(raw.lower);
-  v.upper = Vec4<W>::widen(raw.upper);
+  v.lower = Vec4<W>::widen(as_type<typename Vec4<W>::type>(raw.lower));
+  v.upper = Vec4<W>::widen(as_type<typename Vec4<W>::type>(raw.upper));
 }
+
+// Computes the factors that the eight share, once they are there: before matrix_widen.
+template <typename W> METAL_FUNC void matrix_ready(thread Raw<W>&) {}
 
 // 32 neighbouring elements of a packed W; words_ready computes what they share, once they are there.
 template <typename W> struct Words;
-template <typename W> METAL_FUNC void words_ready(thread Words<W>&, uint) {}
+template <typename W> METAL_FUNC void words_ready(thread Words<W>&, thread const MatrixRow<W>&, uint) {}
 
 #include "affine.h"
 #include "ggml.h"

@@ -105,7 +105,8 @@ METAL_FUNC void words_fetch(thread Words<Micro<B>>& words, thread const MatrixRo
 }
 
 template <uint B>
-METAL_FUNC void words_widen(thread Eight& v, thread const Words<Micro<B>>& words, uint first, uint unit) {
+METAL_FUNC void words_widen(thread Eight& v, thread const Words<Micro<B>>& words, thread const MatrixRow<Micro<B>>&, uint first,
+                            uint unit) {
   uint scale = micro_is_fine() && first >= 16 ? words.scales >> 8 : words.scales;
   micro_widen<B>(v, words.words, first, micro_scale(scale & 255u));
 }

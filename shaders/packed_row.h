@@ -32,12 +32,18 @@ template <typename W> struct Turns {
   Words<W> words[Together<W>::turns];
 };
 
-// The turns from `ahead` of a row's place, whose column is `at`; nothing beyond the last.
+// Whether the row has the 32 columns of this lane in the turn from column `first` on. Blocks of a turn or more have all lanes',
+// so that the condition is the same in all of them.
+METAL_FUNC bool packed_has(uint first, uint lane, uint inputs) {
+  return first + (1u << MATRIX_GROUP >= GDM_PACKED_TURN ? 0 : 32 * lane) < inputs;
+}
+
+// The turns from `ahead` of a row's place, whose column is `first`; nothing beyond the last.
 template <typename W>
-METAL_FUNC void turns_fetch(thread Turns<W>& turns, thread const MatrixRow<W>& row, uint ahead, uint at, uint inputs) {
+METAL_FUNC void turns_fetch(thread Turns<W>& turns, thread const MatrixRow<W>& row, uint ahead, uint first, uint lane, uint inputs) {
   GDM_UNROLL for (uint turn = 0; turn < Together<W>::turns; ++turn) {
     uint further = turn * GDM_PACKED_TURN;
-    if (at + further < inputs) words_fetch(turns.words[turn], row, ahead + further);
+    if (packed_has(first + further, lane, inputs)) words_fetch(turns.words[turn], row, ahead + further);
   }
 }
 
@@ -63,19 +69,19 @@ struct PackedSums {
 };
 
 template <typename W>
-METAL_FUNC void packed_add(thread PackedSums& sums, thread Turns<W>* turns, threadgroup const float4* memory, uint at,
-                           uint inputs, uint unit) {
+METAL_FUNC void packed_add(thread PackedSums& sums, thread Turns<W>* turns, thread const MatrixRow<W>* rows,
+                           threadgroup const float4* memory, uint first, uint lane, uint inputs, uint unit) {
   GDM_UNROLL for (uint turn = 0; turn < Together<W>::turns; ++turn) {
-    uint column = at + turn * GDM_PACKED_TURN;
-    if (column < inputs) {
-      GDM_UNROLL for (uint b = 0; b < GDM_PACKED_OUTPUTS; ++b) words_ready(turns[b].words[turn], unit);
-      threadgroup const float4* block = memory + column % GDM_PACKED_SPAN / 32;
+    uint column = first + turn * GDM_PACKED_TURN;
+    if (packed_has(column, lane, inputs)) {
+      GDM_UNROLL for (uint b = 0; b < GDM_PACKED_OUTPUTS; ++b) words_ready(turns[b].words[turn], rows[b], unit);
+      threadgroup const float4* block = memory + (column % GDM_PACKED_SPAN / 32 + lane);
       GDM_UNROLL for (uint c = 0; c < 4; ++c) {
         float4 lower = block[2 * c * GDM_PACKED_PITCH];
         float4 upper = block[(2 * c + 1) * GDM_PACKED_PITCH];
         GDM_UNROLL for (uint b = 0; b < GDM_PACKED_OUTPUTS; ++b) {
           Eight w;
-          words_widen(w, turns[b].words[turn], 8 * c, unit);
+          words_widen(w, turns[b].words[turn], rows[b], 8 * c, unit);
           sums.chain[4 * b + c] = chain4(chain4(sums.chain[4 * b + c], lower, w.lower), upper, w.upper);
         }
       }
@@ -99,23 +105,22 @@ METAL_FUNC void packed_row(device const T* x, device const ushort* weight, devic
   GDM_UNROLL for (uint b = 0; b < GDM_PACKED_OUTPUTS; ++b) {
     matrix_place(row[b], weight, scales, biases, project_matrix(rows) + min(firstOutput + b, params.outputs - 1),
                  32 * lane, inputs);
-    turns_fetch(now[b], row[b], 0, 32 * lane, inputs);
+    turns_fetch(now[b], row[b], 0, 0, lane, inputs);
     GDM_UNROLL for (uint c = 0; c < 4; ++c) sums.chain[4 * b + c] = 0.0f;
   }
   for (uint first = 0; first < inputs; first += 2 * step) {
-    uint at = first + 32 * lane;
-    GDM_UNROLL for (uint b = 0; b < GDM_PACKED_OUTPUTS; ++b) turns_fetch(next[b], row[b], step, at + step, inputs);
+    GDM_UNROLL for (uint b = 0; b < GDM_PACKED_OUTPUTS; ++b) turns_fetch(next[b], row[b], step, first + step, lane, inputs);
     if (first % GDM_PACKED_SPAN == 0) {
       if (first > 0) threadgroup_barrier(mem_flags::mem_threadgroup);
       packed_stage(memory, x + project_x(rows, params, 0), first, inputs, index);
       threadgroup_barrier(mem_flags::mem_threadgroup);
     }
-    packed_add(sums, now, memory, at, inputs, params.unit);
+    packed_add<W>(sums, now, row, memory, first, lane, inputs, params.unit);
     GDM_UNROLL for (uint b = 0; b < GDM_PACKED_OUTPUTS; ++b) {
-      turns_fetch(now[b], row[b], 2 * step, at + 2 * step, inputs);
+      turns_fetch(now[b], row[b], 2 * step, first + 2 * step, lane, inputs);
       matrix_move(row[b], 2 * step);
     }
-    packed_add(sums, next, memory, at + step, inputs, params.unit);
+    packed_add<W>(sums, next, row, memory, first + step, lane, inputs, params.unit);
   }
   // The chains of an output, 36 floats from the next one's.
   GDM_UNROLL for (uint b = 0; b < GDM_PACKED_OUTPUTS; ++b) {

@@ -28,6 +28,10 @@ template <uint R> struct Tile<float, 0, R> {
 template <typename W, uint R> struct Tile<W, 1, R> {
   enum : uint { outputs = R == 1 ? GDM_PROJECT_OUTPUTS_1 : GDM_PROJECT_TILE, turns = R == 2 ? 1 : GDM_PROJECT_TURNS };
 };
+// A compiler that knows no function constant yet would not unroll more of their elements.
+template <uint R> struct Tile<Ggml, 1, R> {
+  enum : uint { outputs = R == 1 ? GDM_PROJECT_OUTPUTS_1 : GDM_PROJECT_TILE, turns = R == 1 ? GDM_PROJECT_TURNS : R == 2 ? 1 : 2 };
+};
 // With MANY_TURNS, which the host sets for one row of these alone.
 template <typename W, uint PACKED> struct ManyTurns {
   enum : uint { turns = Tile<W, PACKED, 1>::turns };
@@ -57,6 +61,7 @@ METAL_FUNC void tile_fetch(thread Fetched<T, W, R, O, N>& to, thread const TileR
     if (at + further < inputs) {
       GDM_UNROLL for (uint b = 0; b < O; ++b) {
         matrix_fetch(to.weights[turn * O + b], from.weights[b], further, at + further, inputs);
+        if (R != 1) matrix_ready(to.weights[turn * O + b]);
       }
       if (R == 1) row_fetch(to.x[R == 1 ? turn : 0], from.x[0], further, at + further, inputs);
     }
@@ -64,13 +69,17 @@ METAL_FUNC void tile_fetch(thread Fetched<T, W, R, O, N>& to, thread const TileR
 }
 
 template <typename T, typename W, uint R, uint O, uint N>
-METAL_FUNC void tile_add(thread float* sum, thread const Fetched<T, W, R, O, N>& fetched,
+METAL_FUNC void tile_add(thread float* sum, thread Fetched<T, W, R, O, N>& fetched,
                          thread const TileRows<T, W, R, O>& from, uint at, uint inputs, uint unit) {
   GDM_UNROLL for (uint turn = 0; turn < N; ++turn) {
     uint column = at + turn * GDM_PROJECT_TURN;
     if (column < inputs) {
       Eight w[O];
-      GDM_UNROLL for (uint b = 0; b < O; ++b) matrix_widen(w[b], fetched.weights[turn * O + b], unit);
+      GDM_UNROLL for (uint b = 0; b < O; ++b) {
+        // Of one row not where they are asked for: it waits for the read. Many rows have no registers left for it.
+        if (R == 1) matrix_ready(fetched.weights[turn * O + b]);
+        matrix_widen(w[b], fetched.weights[turn * O + b], unit);
+      }
       GDM_UNROLL for (uint a = 0; a < R; ++a) {
         Raw<T> read = fetched.x[R == 1 ? turn : 0];
         Eight v;

@@ -1,20 +1,66 @@
 // Many rows of a projection, for projection.h: the same sums, spread otherwise.
 //
 // A threadgroup has GDM_BLOCK_ROWS rows by GDM_BLOCK_OUTPUTS outputs, a thread eight rows by eight outputs. x and weights go
-// through threadgroup memory, 16 columns of a chain at a time: a thread widens eight neighbours of one row of x and of two
-// outputs, and asks for the next before it uses these. Chains are walked one after the other, so that a thread has one sum of
-// each output for the chain and one for those before it.
-//   memory: x [16, GDM_BLOCK_PITCH] | weights [16, GDM_BLOCK_WIDE], floats
+// through threadgroup memory, eight columns of a chain at a time, which has two halves: while sums take one, a thread widens
+// four columns of a row of x and eight of an output into the other, and asks for those that follow. Chains are walked one
+// after the other, so that a thread has one sum of each output for the chain and one for those before it.
+//   memory: two of x [8, GDM_BLOCK_PITCH] | weights [8, GDM_BLOCK_WIDE], floats
 #ifndef GATED_DELTA_SHADERS_PROJECTION_BLOCK_H
 #define GATED_DELTA_SHADERS_PROJECTION_BLOCK_H
 
 #include "packed_row.h"
 
-METAL_FUNC void block_stage(threadgroup float* to, uint pitch, thread const Eight& v) {
-  GDM_UNROLL for (uint j = 0; j < 4; ++j) {
-    to[j * pitch] = v.lower[j];
-    to[(4 + j) * pitch] = v.upper[j];
+// Columns of a row of x and of an output that a thread stages, as memory holds them.
+template <typename T, typename W> struct BlockAsked {
+  typename Vec4<T>::bits x;
+  Raw<W> weight;
+};
+
+// Where a thread asks, x from its own four columns of each eight on, and where it stages.
+template <typename T, typename W> struct BlockStager {
+  device const T* x;
+  MatrixRow<W> weight;
+  threadgroup float* xTo;
+  threadgroup float* weightTo;
+  uint run;
+};
+
+// Columns at .. at + 7; those from `inputs` on are zeros.
+template <typename T, typename W>
+METAL_FUNC void block_ask(thread BlockAsked<T, W>& asked, thread const BlockStager<T, W>& from, uint at, uint inputs) {
+  typedef typename Vec4<T>::type T4;
+  typedef typename Vec4<T>::bits Bits4;
+  matrix_fetch(asked.weight, from.weight, at, at, inputs);
+  if (ALIGNED_ROWS) {
+    asked.x = as_type<Bits4>(*(device const T4*)(from.x + at));
+    return;
   }
+  T4 v = T4(T(0.0f));
+  GDM_UNROLL for (uint j = 0; j < 4; ++j) {
+    if (at + 4 * from.run + j < inputs) v[j] = from.x[at + j];
+  }
+  asked.x = as_type<Bits4>(v);
+}
+
+// To threadgroup memory, some floats on.
+template <typename T, typename W>
+METAL_FUNC void block_stage(thread const BlockStager<T, W>& to, uint on, thread BlockAsked<T, W>& asked, uint unit) {
+  float4 v = Vec4<T>::widen(as_type<typename Vec4<T>::type>(asked.x));
+  Eight w;
+  matrix_ready(asked.weight);
+  matrix_widen(w, asked.weight, unit);
+  GDM_UNROLL for (uint j = 0; j < 4; ++j) {
+    to.xTo[on + j * GDM_BLOCK_PITCH] = v[j];
+    to.weightTo[on + j * GDM_BLOCK_WIDE] = w.lower[j];
+    to.weightTo[on + (4 + j) * GDM_BLOCK_WIDE] = w.upper[j];
+  }
+}
+
+// The eight columns that follow those at `at`; `inputs` after the last.
+METAL_FUNC uint block_next(uint at, uint inputs) {
+  if (at + GDM_PROJECT_TURN < inputs) return at + GDM_PROJECT_TURN;
+  uint chain = at % GDM_PROJECT_TURN + 8;
+  return chain < GDM_PROJECT_TURN ? min(chain, inputs) : inputs;
 }
 
 // Of eight rows, four outputs each; then the same of four outputs in the other half of the block. Rows, too, are four of each
@@ -42,23 +88,19 @@ METAL_FUNC void project_block(device const T* x, device const ushort* weight, de
                               constant GDMProject& params, threadgroup float4* memory, ROWS rows, uint group, uint index) {
   constexpr uint size = GDM_BLOCK_ROWS;
   constexpr uint wide = GDM_BLOCK_OUTPUTS;
-  static_assert(2 * size == GDM_PROJECT_THREADS && size * wide == 64 * GDM_PROJECT_THREADS, "a thread has eight by eight");
+  constexpr uint floats = 8 * (GDM_BLOCK_PITCH + GDM_BLOCK_WIDE);  // of a half of the memory
+  static_assert(2 * size == GDM_PROJECT_THREADS && wide == GDM_PROJECT_THREADS, "a thread has eight by eight, and stages an output");
   threadgroup float* xs = (threadgroup float*)memory;
-  threadgroup float* ws = xs + 16 * GDM_BLOCK_PITCH;
+  threadgroup float* ws = xs + 8 * GDM_BLOCK_PITCH;
   uint count = project_rows(rows, params);
   uint inputs = params.inputs;
   uint firstOutput = group * wide;
-  // This thread stages columns 8 run .. 8 run + 7 of row `own`, and of outputs `own` and own + wide / 2.
-  uint own = index % size;
-  uint run = index / size;
-  MatrixRow<T> xRow = {x + project_x(rows, params, min(own, count - 1))};
-  MatrixRow<W> weightRow[2];
-  GDM_UNROLL for (uint b = 0; b < 2; ++b) {
-    uint output = min(firstOutput + own + b * (wide / 2), params.outputs - 1);
-    matrix_place(weightRow[b], weight, scales, biases, project_matrix(rows) + output, 0, inputs);
-  }
-  threadgroup float* xTo = xs + 8 * run * GDM_BLOCK_PITCH + own;
-  threadgroup float* weightTo = ws + 8 * run * GDM_BLOCK_WIDE + own;
+  BlockStager<T, W> stager;
+  stager.run = index / size;
+  stager.x = x + (project_x(rows, params, min(index % size, count - 1)) + 4 * stager.run);
+  matrix_place(stager.weight, weight, scales, biases, project_matrix(rows) + min(firstOutput + index, params.outputs - 1), 0, inputs);
+  stager.xTo = xs + 4 * stager.run * GDM_BLOCK_PITCH + index % size;
+  stager.weightTo = ws + index;
   uint firstRow = 4 * (index % (size / 8));
   uint output = 4 * (index / (size / 8));
 
@@ -68,55 +110,40 @@ METAL_FUNC void project_block(device const T* x, device const ushort* weight, de
     sum.of[i] = float4(0.0f);
     total.of[i] = float4(0.0f);
   }
-  Raw<T> xAsked;
-  Raw<W> weightAsked[2];
-  uint chain = 0;
-  uint first = 0;  // column of the first run that is staged next
-  bool more = inputs > 0;
-  if (GDM_PROJECT_TURN * run < inputs) {
-    row_fetch(xAsked, xRow, GDM_PROJECT_TURN * run, GDM_PROJECT_TURN * run, inputs);
-    GDM_UNROLL for (uint b = 0; b < 2; ++b) {
-      matrix_fetch(weightAsked[b], weightRow[b], GDM_PROJECT_TURN * run, GDM_PROJECT_TURN * run, inputs);
-    }
+  BlockAsked<T, W> asked;
+  uint next = inputs;
+  if (inputs > 0) {
+    block_ask(asked, stager, 0, inputs);
+    block_stage(stager, 0, asked, params.unit);
+    next = block_next(0, inputs);
+    if (next < inputs) block_ask(asked, stager, next, inputs);
   }
-  while (more) {
-    uint at = first + GDM_PROJECT_TURN * run;
-    if (at < inputs) {
-      Eight v;
-      matrix_widen(v, xAsked, params.unit);
-      block_stage(xTo, GDM_BLOCK_PITCH, v);
-      GDM_UNROLL for (uint b = 0; b < 2; ++b) {
-        matrix_widen(v, weightAsked[b], params.unit);
-        block_stage(weightTo + b * (wide / 2), GDM_BLOCK_WIDE, v);
-      }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  uint from = 0;
+  for (uint at = 0; at < inputs;) {
+    uint after = inputs;
+    if (next < inputs) {
+      block_stage(stager, floats - from, asked, params.unit);
+      after = block_next(next, inputs);
+      if (after < inputs) block_ask(asked, stager, after, inputs);
     }
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    // Columns of this chain that are staged: 16, but for the last ones of x.
-    uint second = first + GDM_PROJECT_TURN;
-    uint columns = second < inputs ? 8 + min(8u, inputs - second) : min(8u, inputs - first);
-    bool ends = second + GDM_PROJECT_TURN >= inputs;
-    first = ends ? 8 * ++chain : second + GDM_PROJECT_TURN;
-    more = chain < GDM_SIMD_LANES && first < inputs;
-    at = first + GDM_PROJECT_TURN * run;
-    if (more && at < inputs) {
-      row_fetch(xAsked, xRow, at, at, inputs);
-      GDM_UNROLL for (uint b = 0; b < 2; ++b) matrix_fetch(weightAsked[b], weightRow[b], at, at, inputs);
-    }
-    if (columns == 16) {
-      GDM_UNROLL for (uint k = 0; k < 16; ++k) {
-        block_add(sum, xs + k * GDM_BLOCK_PITCH + firstRow, ws + k * GDM_BLOCK_WIDE + output);
-      }
+    threadgroup const float* xFrom = xs + from + firstRow;
+    threadgroup const float* weightFrom = ws + from + output;
+    if (ALIGNED_ROWS || at + 8 <= inputs) {
+      GDM_UNROLL for (uint k = 0; k < 8; ++k) block_add(sum, xFrom + k * GDM_BLOCK_PITCH, weightFrom + k * GDM_BLOCK_WIDE);
     } else {
-      for (uint k = 0; k < columns; ++k) {
-        block_add(sum, xs + k * GDM_BLOCK_PITCH + firstRow, ws + k * GDM_BLOCK_WIDE + output);
-      }
+      for (uint k = 0; k < inputs - at; ++k) block_add(sum, xFrom + k * GDM_BLOCK_PITCH, weightFrom + k * GDM_BLOCK_WIDE);
     }
-    if (ends) {
+    // The chain's last.
+    if (at + GDM_PROJECT_TURN >= inputs) {
       GDM_UNROLL for (uint i = 0; i < 16; ++i) {
         total.of[i] += sum.of[i];
         sum.of[i] = float4(0.0f);
       }
     }
+    at = next;
+    next = after;
+    from = floats - from;
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
   GDM_UNROLL for (uint i = 0; i < 16; ++i) {

@@ -54,6 +54,7 @@ METAL_FUNC void project_matrices(device const T* x, device const ushort* weight,
     Eight w = {float4(0.0f), float4(0.0f)};
     if (first + run < inputs) {
       matrix_widen(v, xAsked, params.unit);
+      matrix_ready(weightAsked);
       matrix_widen(w, weightAsked, params.unit);
     }
     matrix_stage(xs + own * pitch + run, v);

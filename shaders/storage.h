@@ -7,11 +7,13 @@
 #include "options.h"
 #include "numerics.h"
 
-// Four neighbouring elements as stored, two of them, and the conversion of both to float32, and of four from it.
+// Four neighbouring elements as stored, two of them, and the conversion of both to float32, and of four from it. `bits`: four in
+// the form that is kept where a loop goes on before they are used, whole registers.
 template <typename T> struct Vec4;
 template <> struct Vec4<float> {
   typedef float4 type;
   typedef float2 pair;
+  typedef float4 bits;
   static METAL_FUNC float4 widen(float4 v) { return v; }
   static METAL_FUNC float2 widen_pair(float2 v) { return v; }
   static METAL_FUNC float4 round(float4 v) { return v; }
@@ -19,6 +21,7 @@ template <> struct Vec4<float> {
 template <> struct Vec4<half> {
   typedef half4 type;
   typedef half2 pair;
+  typedef uint2 bits;
   static METAL_FUNC float4 widen(half4 v) { return float4(v); }
   static METAL_FUNC float2 widen_pair(half2 v) { return float2(v); }
   static METAL_FUNC half4 round(float4 v) { return half4(v); }
@@ -26,6 +29,7 @@ template <> struct Vec4<half> {
 template <> struct Vec4<bfloat> {
   typedef bfloat4 type;
   typedef bfloat2 pair;
+  typedef uint2 bits;
   // By their bits, two at a time: a conversion of its own would take an operation more for every second one.
   static METAL_FUNC float4 widen(bfloat4 v) {
     uint2 pairs = as_type<uint2>(v);

@@ -6,7 +6,7 @@ import ShaderParams
 extension Linear {
   /// The same products, each of at most `workLimit` multiply-adds if one row has no more.
   func parts(workLimit: Int) -> [Linear] {
-    rowRanges(rows, work: inFeatures * outFeatures, tile: GDM_PROJECT_ROWS, workLimit: workLimit).map { part in
+    rowRanges(rows, work: inFeatures * outFeatures, tiles: [GDM_BLOCK_ROWS, GDM_PROJECT_ROWS], workLimit: workLimit).map { part in
       Linear(
         rows: part.count, options: options, x: x.rows(from: part.lowerBound), matrix: matrix, residual: residual?.rows(from: part.lowerBound),
         out: out.rows(from: part.lowerBound), replacesResidual: replacesResidual)
@@ -17,7 +17,7 @@ extension Linear {
 extension ExpertLinear {
   /// As `Linear.parts`, by tokens, each with its first token.
   func parts(workLimit: Int) -> [(first: Int, op: ExpertLinear)] {
-    rowRanges(tokens, work: chosen * inFeatures * outFeatures, tile: 1, workLimit: workLimit).map { part in
+    rowRanges(tokens, work: chosen * inFeatures * outFeatures, tiles: [], workLimit: workLimit).map { part in
       let op = ExpertLinear(
         tokens: part.count, chosen: chosen, experts: experts, options: options, x: x.rows(from: part.lowerBound),
         sharesRows: sharesRows, matrices: matrices, ids: ids.from(element: part.lowerBound * chosen), out: out.rows(from: part.lowerBound))
@@ -26,10 +26,11 @@ extension ExpertLinear {
   }
 }
 
-/// Consecutive ranges of rows within a limit, and of whole tiles where more than one fits.
-private func rowRanges(_ rows: Int, work: Int, tile: Int, workLimit: Int) -> [Range<Int>] {
+/// Consecutive ranges of rows within a limit, and of whole tiles: of the first size of which one fits.
+private func rowRanges(_ rows: Int, work: Int, tiles: [Int], workLimit: Int) -> [Range<Int>] {
   let fitting = max(1, workLimit / max(work, 1))
-  let each = fitting > tile ? fitting / tile * tile : fitting
+  let tile = tiles.first { $0 <= fitting } ?? 1
+  let each = fitting / tile * tile
   return stride(from: 0, to: rows, by: each).map { $0..<min($0 + each, rows) }
 }
 

@@ -22,6 +22,7 @@ import {
   topK,
 } from "../../lib/index.ts";
 import type { Device, FloatDType, Op, Tensor } from "../../lib/index.ts";
+import { everyFormat, everyMatrix } from "./every-formats.ts";
 
 const dtypes = ["f32", "f16", "bf16"] as const;
 const [keyHeads, valueHeads, valueDim, width] = [1, 2, 24, 4] as const;
@@ -166,6 +167,8 @@ export function* every(device: Device): Generator<readonly Op[]> {
     }
   }
   yield* mixtures(device);
+  yield* everyFormat(device);
+  yield* everyMatrix(device);
   for (const [dtype, length] of [["f32", 8], ["f32", 5], ["bf16", 7]] as const) {
     yield [copySlots({ pool: made(device, dtype, [4, length]), readSlots: [1, 0, -1], writeSlots: [0, 1, 2] })];
   }

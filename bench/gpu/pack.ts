@@ -3,7 +3,7 @@ import { spawnSync } from "node:child_process";
 import { copyFileSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Device } from "../../lib/index.ts";
-import { chooseForms, packReplay } from "../../test/emulator/cuda/replay.ts";
+import { chooseForms, packReplay, withoutRecord } from "../../test/emulator/cuda/replay.ts";
 import { cases } from "./cases.ts";
 import { every } from "./every.ts";
 import { readPeers, writeOutline } from "./peers.ts";
@@ -74,6 +74,8 @@ export async function pack(output: string, peersFolder?: string): Promise<number
     chooseForms,
   );
   rmSync(recorded, { recursive: true });
+  const missing = withoutRecord(output);
+  if (missing.length > 0) throw new Error(`every.ts runs no ${missing.join(", ")}`);
   renameSync(join(output, "run.sh"), join(output, "compare.sh"));
   copyFileSync(join(import.meta.dirname, "bench.cpp"), join(output, "bench.cpp"));
   copyFileSync(join(import.meta.dirname, "run.sh"), join(output, "run.sh"));

@@ -73,6 +73,8 @@ export function report(folder: string): string {
       ? "This run was of times alone; dispatches that were compared with the emulator's, to the bit, are in `test/receipts/nvidia-h200.json`."
       : `${same} of ${records.length} dispatches of ${kernels.size} kernels gave the emulator's bits in this run: \`test/receipts/nvidia-h200.json\`.`,
     "",
+    text("peers.md"),
+    "",
     "## Targets",
     "",
     ...table(["", "at 694227e", "target", "now", ""], targets(timed)),

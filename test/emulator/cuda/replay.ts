@@ -67,6 +67,14 @@ export function chooseForms(folder: string, each: number): string[] {
     .sort();
 }
 
+/** Kernels in a folder that {@link packReplay} has filled of which it has no record. */
+export function withoutRecord(output: string): string[] {
+  const known = new Set(readdirSync(join(output, "records")).map(kernelOf));
+  const manifests = readdirSync(output).filter((f) => f.endsWith(".kernels"));
+  const kernels = manifests.flatMap((f) => [...readFileSync(join(output, f), "utf8").matchAll(/^kernel (\S+)/gm)].map(([, name]) => name!));
+  return kernels.filter((name) => !known.has(name));
+}
+
 /** Fills `output` with CUDA sources, records and the emulator's result of each; run.sh there does the rest. Returns how many. */
 export async function packReplay(
   shaders: readonly string[],

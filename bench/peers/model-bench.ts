@@ -8,9 +8,10 @@ import { createInterface } from "node:readline";
 const [file, threads, folder] = process.argv.slice(2) as [string, string, string];
 
 function output(name: string, ...args: string[]): string {
-  const { stdout, exitCode } = Bun.spawnSync([join(folder, name), "-m", file, "-t", threads, ...args], { stderr: "ignore" });
+  const { stdout, stderr, exitCode } = Bun.spawnSync([join(folder, name), "-m", file, "-t", threads, ...args]);
   if (exitCode !== 0) throw new Error(`${name} ${args.join(" ")}: exit status ${exitCode}`);
-  return stdout.toString();
+  // llama-batched-bench has its table in its log.
+  return stdout.length > 0 ? stdout.toString() : stderr.toString();
 }
 
 /** The results of `llama-bench`, of which it makes a list. */
@@ -24,14 +25,14 @@ const repacks = Bun.spawnSync([join(folder, "llama-bench"), "--help"]).stdout.to
 const repacked = repacks ? ["-rtr", "1"] : [];
 const results = (...args: string[]) => JSON.parse(output("llama-bench", ...args, ...repacked, "-r", "2", "-o", "json")) as Result[];
 
-/** Seconds of a step of so many sequences: the column of generated tokens a second of the table of `llama-batched-bench`. */
+/** Seconds of a step of so many sequences, from the table of `llama-batched-bench`. */
 function batch(sequences: number): number[] {
-  const size = String(32 * sequences);
-  const text = output("llama-batched-bench", "-c", size, "-b", "512", "-ub", "512", "-npp", "16", "-ntg", "8", "-npl", String(sequences), ...(repacks ? ["-rtr"] : []));
-  const row = text.split("\n").filter((line) => /^\|\s*16 \|/.test(line)).at(-1);
-  const [, seconds] = [...(row ?? "").matchAll(/\|\s*([\d.]+) /g)].map((match) => Number(match[1])).slice(-4, -2).toReversed();
-  if (seconds === undefined) throw new Error(`llama-batched-bench: no table in\n${text}`);
-  return [seconds];
+  const [size, steps] = [String(32 * sequences), 8];
+  const text = output("llama-batched-bench", "-c", size, "-b", "512", "-ub", "512", "-npp", "16", "-ntg", String(steps), "-npl", String(sequences), ...(repacks ? ["-rtr"] : []));
+  const rows = text.split("\n").filter((line) => line.startsWith("|")).map((line) => line.split("|").map((cell) => cell.trim()));
+  const seconds = Number(rows.at(-1)?.[rows[0]!.indexOf("T_TG s")]);
+  if (!(seconds > 0)) throw new Error(`llama-batched-bench: no table in\n${text}`);
+  return [seconds / steps];
 }
 
 function times(kind: string, size: number): number[] {

@@ -5,7 +5,7 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSyn
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { writeCuda } from "./build.ts";
-import { choose, chooseForms, packReplay, receipt } from "./cuda/replay.ts";
+import { choose, chooseForms, packReplay, receipt, withoutRecord } from "./cuda/replay.ts";
 import { emitCuda } from "./emit/cuda.ts";
 import { parseUnit } from "./frontend/unit.ts";
 import { openSource } from "./harness.ts";
@@ -126,6 +126,11 @@ describe("replay", () => {
     expect(chooseForms(records, 2)).toEqual(["000001-twice.emurec"]);
     const output = join(folder, "out");
     expect(await packReplay([join(folder, "twice.metal")], records, library.path, output, 3)).toBe(3);
+    expect(withoutRecord(output)).toEqual([]);
+    rmSync(join(output, "records", "000001-twice.emurec"));
+    expect(withoutRecord(output)).toEqual([]);
+    for (const other of ["000000", "000002"]) rmSync(join(output, "records", `${other}-twice.emurec`));
+    expect(withoutRecord(output)).toEqual(["twice"]);
     const expected = readFileSync(join(output, "records", "000001-twice.expected"));
     expect(Array.from(new Float32Array(new Uint8Array(expected.subarray(24)).buffer))).toEqual(new Array(32).fill(64));
 

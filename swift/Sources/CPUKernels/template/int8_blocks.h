@@ -3,25 +3,11 @@
  * all rows, those of ggml's blocks took longer than the products. x is in the order of int8_arrange, for Q6_K in its own. */
 #if GD_WIDTH == 16
 
-/* Columns of a group; ggml's type, or 0 for MLX's affine form; bytes and groups of a block. */
-typedef struct int8_block {
-  int64_t group;
-  uint32_t type;
-  int bytes, groups;
-} int8_block;
-
-/* The formats that are taken so: F(FORMAT, its name in functions' names, the members of int8_block). */
-#define GD_INT8_BLOCKS(F)                       \
-  F(AFFINE4_G32, affine32, 32, 0, 16, 1)        \
-  F(AFFINE4_G64, affine64, 64, 0, 32, 1)        \
-  F(AFFINE4_G128, affine128, 128, 0, 64, 1)     \
-  F(Q4_0, q4_0, 32, GGML_Q4_0, 18, 1)           \
-  F(Q4_1, q4_1, 32, GGML_Q4_1, 20, 1)           \
-  F(IQ4_NL, iq4_nl, 32, GGML_IQ4_NL, 18, 1)     \
-  F(GGUF_MXFP4, mxfp4, 32, GGML_MXFP4, 17, 1)   \
-  F(Q8_0, q8_0, 32, GGML_Q8_0, 34, 1)           \
-  F(Q4_K, q4_k, 32, GGML_Q4_K, 144, 8)          \
-  F(Q5_K, q5_k, 32, GGML_Q5_K, 176, 8)          \
+/* The formats that are taken so, as GD_INT8_DIRECT has those of four bits. */
+#define GD_INT8_BLOCKS(F)             \
+  GD_INT8_DIRECT(F)                   \
+  F(Q8_0, q8_0, 32, GGML_Q8_0, 34, 1) \
+  F(Q5_K, q5_k, 32, GGML_Q5_K, 176, 8) \
   F(Q6_K, q6_k, 16, GGML_Q6_K, 210, 16)
 
 GD_INLINE __m128i int8_load_16(const uint8_t *from) { return _mm_loadu_si128((const __m128i *)from); }
@@ -45,10 +31,7 @@ GD_INLINE vi int8_totals(const vi own[4], int8_block form) {
 
 /* Sums of lanes of four small blocks. */
 GD_INLINE vi int8_four_blocks(const uint8_t *block, const int8_t *x, int8_block form) {
-  if (form.type != GGML_Q8_0) {
-    int offset = form.type == 0 ? 0 : ggml_offset(form.type);
-    return int8_direct_four(block, x, (int8_direct){(int16_t)form.group, form.type, (int16_t)form.bytes, (int16_t)offset});
-  }
+  if (form.type != GGML_Q8_0) return int8_direct_four(block, x, form);
   vi two[2];
   GD_UNROLL for (int i = 0; i < 2; i++, block += 2 * form.bytes) {
     __m512i first = _mm512_castsi256_si512(int8_load_32(block + 2));
@@ -225,7 +208,7 @@ typedef void int8_blocks_of(
   static void int8_arrange_##NAME(const int8_t *x, int64_t columns, int8_t *out) {                                            \
     int8_block form = {__VA_ARGS__};                                                                                          \
     if (form.type == GGML_Q6_K) __builtin_memcpy(out, x, (size_t)columns);                                                    \
-    else int8_arrange(x, columns, out, (int8_direct){(int16_t)form.group, form.type, 0, 0});                                  \
+    else int8_arrange(x, columns, out, form);                                                                                 \
   }
 GD_INT8_BLOCKS(GD_BLOCKS)
 #undef GD_BLOCKS

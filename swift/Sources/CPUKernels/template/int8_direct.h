@@ -3,24 +3,26 @@
  * blocks (int8_arrange). */
 #if GD_WIDTH == 16
 
-/* Numbers of a group; ggml's type, or 0 for MLX's affine form; bytes of a block, or of such a group; and where in them the numbers
- * begin. */
-typedef struct int8_direct {
-  int16_t group;
+/* Columns of a group; ggml's type, or 0 for MLX's affine form; bytes and groups of a block, which of that form is a group. */
+typedef struct int8_block {
+  int64_t group;
   uint32_t type;
-  int16_t bytes, offset;
-} int8_direct;
+  int bytes, groups;
+} int8_block;
 
-/* The formats that are taken so: F(FORMAT, its name in functions' names, the members of int8_direct). */
-#define GD_INT8_DIRECT(F)                    \
-  F(AFFINE4_G32, affine32, 32, 0, 16, 0)     \
-  F(AFFINE4_G64, affine64, 64, 0, 32, 0)     \
-  F(AFFINE4_G128, affine128, 128, 0, 64, 0)  \
-  F(Q4_0, q4_0, 32, GGML_Q4_0, 18, 2)        \
-  F(Q4_1, q4_1, 32, GGML_Q4_1, 20, 4)        \
-  F(IQ4_NL, iq4_nl, 32, GGML_IQ4_NL, 18, 2)  \
+/* The formats that are taken so: F(FORMAT, its name in functions' names, the members of int8_block). */
+#define GD_INT8_DIRECT(F)                     \
+  F(AFFINE4_G32, affine32, 32, 0, 16, 1)      \
+  F(AFFINE4_G64, affine64, 64, 0, 32, 1)      \
+  F(AFFINE4_G128, affine128, 128, 0, 64, 1)   \
+  F(Q4_0, q4_0, 32, GGML_Q4_0, 18, 1)         \
+  F(Q4_1, q4_1, 32, GGML_Q4_1, 20, 1)         \
+  F(IQ4_NL, iq4_nl, 32, GGML_IQ4_NL, 18, 1)   \
   F(GGUF_MXFP4, mxfp4, 32, GGML_MXFP4, 17, 1) \
-  F(Q4_K, q4_k, 32, GGML_Q4_K, 144, 16)
+  F(Q4_K, q4_k, 32, GGML_Q4_K, 144, 8)
+
+/* Where in a block its numbers of four bits begin, or of Q8_0 its bytes. */
+GD_INLINE int int8_offset(int8_block form) { return form.type == 0 ? 0 : form.type == GGML_Q4_K ? 16 : ggml_offset(form.type); }
 
 GD_INLINE vi int8_low(vi bytes) { return bytes & 0x0f0f0f0f; }
 GD_INLINE vi int8_high(vi bytes) { return (vi)((vu)bytes >> 4) & 0x0f0f0f0f; }
@@ -45,13 +47,14 @@ GD_INLINE vi int8_nibbles(vi sum, vi bytes, const int8_t *x, uint32_t type) {
 }
 
 /* Sums of lanes of four groups. */
-GD_INLINE vi int8_direct_four(const uint8_t *from, const int8_t *x, int8_direct form) {
+GD_INLINE vi int8_direct_four(const uint8_t *from, const int8_t *x, int8_block form) {
   vi none = {0};
   if (form.type != 0) {
-    __m512i bytes = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)(from + form.offset)));
-    bytes = _mm512_inserti32x4(bytes, _mm_loadu_si128((const __m128i *)(from + form.bytes + form.offset)), 1);
-    bytes = _mm512_inserti32x4(bytes, _mm_loadu_si128((const __m128i *)(from + 2 * form.bytes + form.offset)), 2);
-    bytes = _mm512_inserti32x4(bytes, _mm_loadu_si128((const __m128i *)(from + 3 * form.bytes + form.offset)), 3);
+    from += int8_offset(form);
+    __m512i bytes = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)from));
+    bytes = _mm512_inserti32x4(bytes, _mm_loadu_si128((const __m128i *)(from + form.bytes)), 1);
+    bytes = _mm512_inserti32x4(bytes, _mm_loadu_si128((const __m128i *)(from + 2 * form.bytes)), 2);
+    bytes = _mm512_inserti32x4(bytes, _mm_loadu_si128((const __m128i *)(from + 3 * form.bytes)), 3);
     return int8_nibbles(none, (vi)bytes, x, form.type);
   }
   if (form.group == 32) return int8_nibbles(none, load_vi(from), x, 0);
@@ -64,7 +67,7 @@ GD_INLINE vi int8_direct_four(const uint8_t *from, const int8_t *x, int8_direct 
 }
 
 /* The bytes of x of `columns` columns, up to sixteen whole groups, in the order of int8_direct_four. */
-GD_INLINE void int8_arrange(const int8_t *x, int64_t columns, int8_t *out, int8_direct form) {
+GD_INLINE void int8_arrange(const int8_t *x, int64_t columns, int8_t *out, int8_block form) {
   int64_t group = form.group;
   for (int64_t i = 0; i < columns; i += 4 * group) {
     for (int64_t k = 0; k < 4 * group; k += 32, x += 32) {
@@ -83,11 +86,9 @@ GD_INLINE void int8_arrange(const int8_t *x, int64_t columns, int8_t *out, int8_
         /* Group 2 l or 2 l + 1 of a block in lane l, two pieces each. */
         int64_t of = (i + k) / 32 % 8;
         to = out + (i + k) / 256 * 256 + of % 2 * 128 + of / 2 * 16;
-        *(int8_b16_memory *)(to + 64) = b;
-      } else {
-        *(int8_b16_memory *)(to + 64) = b;
       }
       *(int8_b16_memory *)to = a;
+      *(int8_b16_memory *)(to + 64) = b;
     }
   }
 }

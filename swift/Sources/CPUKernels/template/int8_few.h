@@ -15,15 +15,16 @@ GD_INLINE void int8_ask(const uint8_t *from, int64_t bytes) {
 
 /* The formats of eight bits that are taken so, as GD_INT8_DIRECT has those of four. */
 #define GD_INT8_BYTES(F)               \
-  F(AFFINE8_G32, bytes32, 32, 0, 32, 0) \
-  F(AFFINE8_G64, bytes64, 64, 0, 64, 0) \
-  F(Q8_0, q8_0, 32, GGML_Q8_0, 34, 2)
+  F(AFFINE8_G32, bytes32, 32, 0, 32, 1) \
+  F(AFFINE8_G64, bytes64, 64, 0, 64, 1) \
+  F(Q8_0, q8_0, 32, GGML_Q8_0, 34, 1)
 
 /* The numbers of 64 columns of eight bits, unsigned. */
-GD_INLINE vi int8_few_bytes(const uint8_t *from, int8_direct form) {
+GD_INLINE vi int8_few_bytes(const uint8_t *from, int8_block form) {
   if (form.type == 0) return load_vi(from);
-  __m512i first = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)(from + form.offset)));
-  __m512i both = _mm512_inserti64x4(first, _mm256_loadu_si256((const __m256i *)(from + form.bytes + form.offset)), 1);
+  from += int8_offset(form);
+  __m512i first = _mm512_castsi256_si512(int8_load_32(from));
+  __m512i both = _mm512_inserti64x4(first, int8_load_32(from + form.bytes), 1);
   return (vi)both ^ (vi)((vu){0} + 0x80808080u);
 }
 
@@ -32,7 +33,7 @@ GD_INLINE vi int8_few_bytes(const uint8_t *from, int8_direct form) {
  * step, the columns of `numbers`, and form. */
 GD_INLINE void int8_few_step(
   const vi numbers[16], int8_x x, int64_t last, int64_t left, const float *scales, const float *offsets, float *sums, float *last_sums,
-  int rows, int step, int8_direct form
+  int rows, int step, int8_block form
 ) {
   int is_split = form.type == GGML_Q4_K, apart = form.type == 0 ? 1 : is_split ? 8 : 4, are_bytes = step == 64;
   int each = is_split ? 8 : form.group * 16 / step, has_offset = form.type == 0 || int8_ggml_has_offset(form.type);
@@ -72,9 +73,9 @@ GD_INLINE void int8_few_step(
  * columns of four bits, 64 of eight) and form. */
 GD_INLINE void int8_few_rows(
   const uint8_t *from, int64_t row_bytes, const uint8_t *next, const float *scales, const float *offsets, int8_x x, int64_t taken,
-  int64_t count, float *sums, int rows, int step, int8_direct form
+  int64_t count, float *sums, int rows, int step, int8_block form
 ) {
-  int is_split = form.type == GGML_Q4_K, bytes = is_split ? 64 : step / form.group * form.bytes, at = is_split ? form.offset : 0;
+  int is_split = form.type == GGML_Q4_K, bytes = is_split ? 64 : step / form.group * form.bytes, at = is_split ? int8_offset(form) : 0;
   int asked = INT8_OUTPUTS * (is_split ? form.bytes / 2 : bytes);
   _Alignas(64) uint8_t end[INT8_OUTPUTS][80];
   float unused[INT8_OUTPUTS] = {0}, *last_sums = taken == rows ? sums + (taken - 1) * INT8_OUTPUTS : unused;
@@ -107,7 +108,7 @@ GD_INLINE void int8_few_rows(
     const uint8_t *from, int64_t row_bytes, const uint8_t *next, const float *scales, const float *offsets, int8_x x,            \
     int64_t taken, int64_t count, float *sums                                                                                    \
   ) {                                                                                                                            \
-    int8_direct form = {__VA_ARGS__};                                                                                            \
+    int8_block form = {__VA_ARGS__};                                                                                             \
     if (taken > 6) int8_few_rows(from, row_bytes, next, scales, offsets, x, taken, count, sums, 8, STEP, form);                  \
     else if (taken > 4) int8_few_rows(from, row_bytes, next, scales, offsets, x, taken, count, sums, 6, STEP, form);             \
     else if (taken > 2) int8_few_rows(from, row_bytes, next, scales, offsets, x, taken, count, sums, 4, STEP, form);             \

@@ -4,10 +4,10 @@ typedef void int8_packed(const gd_cpu_matrix *matrix, int64_t feature, int64_t f
 
 #if GD_WIDTH == 16
 /* 64 bytes of 128 columns, or as many as are left, from the block at `from` on. */
-GD_INLINE vi int8_packed_bytes(const uint8_t *from, int64_t left, int8_direct form) {
+GD_INLINE vi int8_packed_bytes(const uint8_t *from, int64_t left, int8_block form) {
   if (form.type != 0 && form.type != GGML_Q4_K) {
-    __m512i bytes = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)(from + form.offset)));
-    from += form.offset;
+    from += int8_offset(form);
+    __m512i bytes = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)from));
     if (left > 32) bytes = _mm512_inserti32x4(bytes, _mm_loadu_si128((const __m128i *)(from + form.bytes)), 1);
     if (left > 64) bytes = _mm512_inserti32x4(bytes, _mm_loadu_si128((const __m128i *)(from + 2 * form.bytes)), 2);
     if (left > 96) bytes = _mm512_inserti32x4(bytes, _mm_loadu_si128((const __m128i *)(from + 3 * form.bytes)), 3);
@@ -18,18 +18,18 @@ GD_INLINE vi int8_packed_bytes(const uint8_t *from, int64_t left, int8_direct fo
 }
 
 /* Where in 128 columns the low halves of dword k are, in steps of four columns; the high ones come `apart` steps later. */
-GD_INLINE int int8_packed_place(int k, int8_direct form) {
+GD_INLINE int int8_packed_place(int k, int8_block form) {
   return form.type == 0 ? 2 * k : form.type == GGML_Q4_K ? k / 8 * 16 + k % 8 : k / 4 * 8 + k % 4;
 }
 
 GD_INLINE void int8_packed_panel(
-  const gd_cpu_matrix *matrix, int64_t feature, int64_t features, int64_t first, int64_t count, uint8_t *panel, int8_direct form
+  const gd_cpu_matrix *matrix, int64_t feature, int64_t features, int64_t first, int64_t count, uint8_t *panel, int8_block form
 ) {
   int apart = form.type == 0 ? 1 : form.type == GGML_Q4_K ? 8 : 4;
   for (int64_t i = 0; i < count; i += 128) {
     vi rows[16];
     int64_t left = count - i, at = (first + i) / form.group * form.bytes;
-    if (form.type == GGML_Q4_K) at = (first + i) / 256 * form.bytes + form.offset + (first + i) % 256 / 2;
+    if (form.type == GGML_Q4_K) at = (first + i) / 256 * form.bytes + int8_offset(form) + (first + i) % 256 / 2;
     GD_UNROLL for (int f = 0; f < 16; f++) {
       rows[f] = int8_packed_bytes((const uint8_t *)matrix_row(matrix, feature + least(f, features - 1)) + at, left, form);
     }
@@ -52,7 +52,7 @@ GD_INLINE void int8_packed_panel(
   static __attribute__((noinline)) void int8_packed_##NAME(                                                                  \
     const gd_cpu_matrix *matrix, int64_t feature, int64_t features, int64_t first, int64_t count, uint8_t *panel             \
   ) {                                                                                                                        \
-    int8_packed_panel(matrix, feature, features, first, count, panel, (int8_direct){__VA_ARGS__});                           \
+    int8_packed_panel(matrix, feature, features, first, count, panel, (int8_block){__VA_ARGS__});                            \
   }
 GD_INT8_DIRECT(GD_PACKED)
 #undef GD_PACKED

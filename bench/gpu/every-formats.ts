@@ -2,6 +2,7 @@
 import { attention, embedding, expertLinear, linear } from "../../lib/index.ts";
 import type { Device, FloatDType, Op, Tensor } from "../../lib/index.ts";
 import { blockNames, randomBlocks } from "../../test/support/ggml.ts";
+import { ggmlFormats } from "../../test/reference/gguf.ts";
 import { microNames, randomMicro } from "../../test/support/micro.ts";
 import { Random } from "../../test/support/random.ts";
 
@@ -29,8 +30,7 @@ function matrices(device: Device, random: Random, format: string, of: readonly n
     };
   }
   const block = blockNames.find((name) => name === format) as Parameters<typeof randomBlocks>[1];
-  const { columns: each } = randomBlocks(random, block, 1, 1);
-  const { bytes } = randomBlocks(random, block, rows, columns / each);
+  const { bytes } = randomBlocks(random, block, rows, columns / ggmlFormats[block].elements);
   return { weightFormat: block, weight: device.tensorFrom("u8", [...of, outputs, bytes.shape[1]!], Uint8Array.from(bytes.data)) };
 }
 

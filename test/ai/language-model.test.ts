@@ -2,16 +2,17 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { generateObject, generateText, isStepCount, jsonSchema, Output, streamText, tool } from "ai";
+import { generateObject, generateText, isStepCount, jsonSchema, Output, streamText } from "ai";
 import type { LanguageModelV4, LanguageModelV4CallOptions, LanguageModelV4StreamPart } from "@ai-sdk/provider";
 import { languageModel } from "../../lib/ai.ts";
 import type { AiModelOptions } from "../../lib/ai.ts";
 import { GatedDeltaError } from "../../lib/index.ts";
 import { LanguageModel, tinyModel } from "../../lib/model.ts";
 import type { SessionCache } from "../../lib/model.ts";
+import { lakeQuestion as prompt, lakeSteps as expected, lakeTools as tools } from "../support/ai-tools.ts";
 import { thinkingTemplate } from "../support/chat-templates.ts";
 import { openDevice, thrownBy } from "../support/devices.ts";
-import { lakeAnswers, lakeParameters, runTool, toolNames } from "../support/servers.ts";
+import { lakeAnswers, lakeParameters, toolNames } from "../support/servers.ts";
 import { noTags, openReciter } from "../support/turns.ts";
 
 const device = openDevice(2);
@@ -25,15 +26,6 @@ beforeAll(async () => {
 });
 afterAll(() => device.close());
 
-const tools = Object.fromEntries(
-  toolNames.map((name) => [name, tool({ description: `The ${name} of a lake`, inputSchema: jsonSchema<{ lake: string }>(lakeParameters), execute: (input) => runTool(name, input) })]),
-);
-const prompt = "Which is deeper, Baikal or Superior?";
-const expected = [
-  ["Two depths are wanted.", "Let me see.", ["Baikal", "Superior 🏞️"]],
-  ["An area, to be sure.", "", ["Superior"]],
-  ["That is clear now.", "Baikal is four times as deep as Superior.", []],
-];
 const hello = [{ role: "user" as const, content: [{ type: "text" as const, text: "Hello" }] }];
 const schema = jsonSchema<{ deep: boolean }>({ type: "object", properties: { deep: { type: "boolean" } }, required: ["deep"], additionalProperties: false });
 

@@ -1,11 +1,12 @@
 /** The AI SDK over HTTP: its tool loop, thoughts and objects. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
-import { generateText, jsonSchema, Output, stepCountIs, streamText, tool } from "ai";
+import { generateText, jsonSchema, Output, stepCountIs, streamText } from "ai";
 import { LanguageModel, tinyModel } from "../../lib/model.ts";
+import { lakeQuestion as prompt, lakeSteps as expected, lakeTools as tools } from "../support/ai-tools.ts";
 import { thinkingTemplate } from "../support/chat-templates.ts";
 import { openDevice } from "../support/devices.ts";
-import { lakeAnswers, lakeParameters, runTool, serve, toolNames } from "../support/servers.ts";
+import { lakeAnswers, serve } from "../support/servers.ts";
 import type { TestServer } from "../support/servers.ts";
 import { openReciter } from "../support/turns.ts";
 
@@ -23,15 +24,6 @@ afterAll(async () => {
 });
 
 const modelOf = ({ url }: TestServer) => createOpenAICompatible({ name: "local", baseURL: new URL("/v1", url).href, includeUsage: true, supportsStructuredOutputs: true })("any");
-const tools = Object.fromEntries(
-  toolNames.map((name) => [name, tool({ description: `The ${name} of a lake`, inputSchema: jsonSchema<{ lake: string }>(lakeParameters), execute: (input) => runTool(name, input) })]),
-);
-const prompt = "Which is deeper, Baikal or Superior?";
-const expected = [
-  ["Two depths are wanted.", "Let me see.", ["Baikal", "Superior 🏞️"]],
-  ["An area, to be sure.", "", ["Superior"]],
-  ["That is clear now.", "Baikal is four times as deep as Superior.", []],
-];
 
 test("streamText runs the loop of tools, and gives thoughts and counts", async () => {
   const result = streamText({ model: modelOf(lakes), prompt, tools, stopWhen: stepCountIs(5), maxRetries: 0 });

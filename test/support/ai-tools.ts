@@ -1,0 +1,15 @@
+/** The conversation about lakes in the AI SDK's words: the tools that it takes, its question, and what each step of the answer has. */
+import { jsonSchema, tool } from "ai";
+import { lakeParameters, runTool, toolNames } from "./servers.ts";
+
+export const lakeTools = Object.fromEntries(
+  toolNames.map((name) => [name, tool({ description: `The ${name} of a lake`, inputSchema: jsonSchema<{ lake: string }>(lakeParameters), execute: (input) => runTool(name, input) })]),
+);
+export const lakeQuestion = "Which is deeper, Baikal or Superior?";
+
+/** Of each step its thoughts, its text, and the lakes that its calls name. */
+export const lakeSteps = [
+  ["Two depths are wanted.", "Let me see.", ["Baikal", "Superior 🏞️"]],
+  ["An area, to be sure.", "", ["Superior"]],
+  ["That is clear now.", "Baikal is four times as deep as Superior.", []],
+];

@@ -17,7 +17,7 @@ afterAll(() => device.close());
 const files = scratch();
 const seed = Number(process.env["GATED_DELTA_TEST_SEED"] ?? "20261");
 /** Each planted fault is found within the first thirty; an emulated GPU is far slower. */
-const schedules = device.emulated ? 30 : 500;
+const schedules = device.emulated ? 30 : 300;
 
 const opened = new DisposableStack();
 afterAll(() => opened.dispose());
@@ -67,7 +67,7 @@ onOnly("metal", "random schedules", ({ device: metal }) => {
     const refusal = await model.run([{ sequence, tokens: [1] }]).then(() => undefined, (error: GatedDeltaError) => error);
     if (refusal === undefined) {
       sequence[Symbol.dispose]();
-      const { failure } = await runSchedules(own, files.newPath(), seed, 0, metal.emulated ? 6 : schedules);
+      const { failure } = await runSchedules(own, files.newPath(), seed, 0, metal.emulated ? 3 : schedules);
       expect(failure).toBeUndefined();
     } else {
       console.log(`Not run on metal: schedules of models, since ${refusal.message}`);

@@ -19,7 +19,7 @@ afterAll(() => device.close());
 const files = scratch();
 const seed = Number(process.env["GATED_DELTA_TEST_SEED"] ?? "20262");
 /** Most planted faults are found within the first, all within fifteen. */
-const schedules = device.emulated ? 10 : 128;
+const schedules = device.emulated ? 10 : 100;
 
 const opened = new DisposableStack();
 afterAll(() => opened.dispose());

@@ -11,6 +11,7 @@ import { Layouts, download } from "../support/layouts.ts";
 import { plainDelta, twoSequences } from "../support/plain-specs.ts";
 import { forAll, specsFor } from "../support/property.ts";
 import { Random } from "../support/random.ts";
+import { recurrenceOptions } from "../support/recurrence-options.ts";
 import { allF32, deltaFormats, placeGatedDelta, runGatedDelta } from "../support/run-ops.ts";
 import type { Results } from "../support/run-ops.ts";
 
@@ -27,7 +28,7 @@ onEachBackend("gatedDelta", (backend) => {
   const { device } = backend;
 
   test("near float64 for any shapes, options, batches, slots and layouts; narrow results are rounded once", () => {
-    forAll(backend, 300, specsFor.gatedDelta(backend), (spec) => {
+    forAll(backend, 150, specsFor.gatedDelta(backend), (spec) => {
       const given = buildGatedDelta(spec);
       const formats = deltaFormats(spec);
       const wide = runGatedDelta(
@@ -45,33 +46,9 @@ onEachBackend("gatedDelta", (backend) => {
   });
 
   test("every combination of options is near float64", () => {
-    let index = 0;
-    for (const gateForm of ["decay", "log", "neg-log", "raw", "raw-ssm", "raw-bounded"] as const) {
-      for (const gateDims of ["head", "key"] as const) {
-        for (const betaForm of ["given", "sigmoid", "2-sigmoid"] as const) {
-          for (const headMap of ["block", "tiled"] as const) {
-            for (const qkNorm of ["none", "l2", "l2-max", "rms"] as const) {
-              index++;
-              const spec: GatedDeltaSpec = {
-                ...plainDelta,
-                seed: index,
-                gateForm,
-                gateDims,
-                betaForm,
-                headMap,
-                qkNorm,
-                batch: twoSequences,
-              };
-              const given = buildGatedDelta(spec);
-              const subject = [gateForm, gateDims, betaForm, headMap, qkNorm].join(" ");
-              const got = runGatedDelta(device, given, allF32);
-              const expected = expectedOf(given);
-              expectNear(`${subject} out`, got.out, expected.out.data, bounds.f32);
-              expectNear(`${subject} state`, got.state!, expected.state!.data, bounds.f32);
-            }
-          }
-        }
-      }
+    for (const [seed, options] of recurrenceOptions(backend).entries()) {
+      const given = buildGatedDelta({ ...plainDelta, ...options, seed, batch: twoSequences });
+      expectNearReference(Object.values(options).join(" "), runGatedDelta(device, given, allF32), given, bounds.f32);
     }
   });
 
@@ -190,7 +167,7 @@ onEachBackend("gatedDelta", (backend) => {
 
 onOnly("cpu", "chunked", (backend) => {
   test("is near float64 within its own bound; narrow results are rounded once", () => {
-    forAll(backend, 150, specsFor.gatedDelta(backend), (spec) => {
+    forAll(backend, 100, specsFor.gatedDelta(backend), (spec) => {
       const given = buildGatedDelta(spec);
       const formats = deltaFormats(spec);
       const chunked = { layouts: new Random(spec.seed), algorithm: "chunked" } as const;

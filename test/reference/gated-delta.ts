@@ -112,25 +112,27 @@ export function gatedDelta(given: GatedDeltaCase): GatedDeltaResult {
       const a = perKey ? 0 : decay.data[t * valueHeads + hv]!;
       for (let dv = 0; dv < valueDim; dv++) {
         const start = (hv * valueDim + dv) * keyDim;
-        const row = S.subarray(start, start + keyDim);
-        const size = sizeOfS.subarray(start, start + keyDim);
         let remembered = 0;
         let rememberedSize = 0;
         for (let d = 0; d < keyDim; d++) {
-          row[d]! *= gate ? gate[d]! : a;
-          remembered += row[d]! * k[d]!;
-          rememberedSize += Math.abs(row[d]! * k[d]!);
+          const decayed = S[start + d]! * (gate ? gate[d]! : a);
+          S[start + d] = decayed;
+          remembered += decayed * k[d]!;
+          rememberedSize += Math.abs(decayed * k[d]!);
         }
         const delta = b * (v[dv]! - remembered);
         const deltaSize = Math.abs(b) * (Math.abs(v[dv]!) + rememberedSize);
         let o = 0;
         let oSize = 0;
         for (let d = 0; d < keyDim; d++) {
+          const at = start + d;
           // An older, larger sum's rounding is still there, as far as it has decayed.
-          size[d] = Math.max(size[d]! * (gate ? gate[d]! : a), Math.abs(row[d]!) + deltaSize * Math.abs(k[d]!));
-          row[d]! += delta * k[d]!;
-          o += row[d]! * q[d]!;
-          oSize += size[d]! * Math.abs(q[d]!);
+          const size = Math.max(sizeOfS[at]! * (gate ? gate[d]! : a), Math.abs(S[at]!) + deltaSize * Math.abs(k[d]!));
+          const updated = S[at]! + delta * k[d]!;
+          sizeOfS[at] = size;
+          S[at] = updated;
+          o += updated * q[d]!;
+          oSize += size * Math.abs(q[d]!);
         }
         out.data[(t * valueHeads + hv) * valueDim + dv] = o;
         sizes.out.data[(t * valueHeads + hv) * valueDim + dv] = oSize;

@@ -31,7 +31,7 @@ export interface Backend {
 const longest = 300_000;
 
 const native: Sizes = { share: 1, mostTokens: 80, mostState: 2 ** 20, mostWork: 2 ** 23 };
-const emulated: Sizes = { share: 0.4, mostTokens: 80, mostState: 2 ** 18, mostWork: 2 ** 21 };
+const emulated: Sizes = { share: 0.25, mostTokens: 80, mostState: 2 ** 18, mostWork: 2 ** 21 };
 
 /** Whether a backend opens here, and if not, why. */
 export interface Availability {

@@ -8,6 +8,7 @@ import { round } from "../reference/rounding.ts";
 import { reference } from "../reference/tensor.ts";
 import type { Reference } from "../reference/tensor.ts";
 import { relRms } from "../../lib/cli/verify/compare.ts";
+import { expectSameBits } from "./judge.ts";
 import { Random } from "./random.ts";
 
 /** ggml's measure, ‖x − ref‖₂² / ‖ref‖₂²: the square of {@link relRms}. */
@@ -168,7 +169,7 @@ export function runUpdate(device: Device, given: SsmConvUpdateCase, apart = fals
 export function judgeUpdate(given: SsmConvUpdateCase, result: { out: Float32Array; cache: Float32Array }): void {
   const expected = ssmConvUpdate(given);
   expectClose("output", result.out, expected.out.data);
-  expect(result.cache).toEqual(Float32Array.from(expected.cache.data));
+  expectSameBits("cache", result.cache, Float32Array.from(expected.cache.data));
 }
 
 /** Fails unless numbers are within {@link mostNmse} of a reference. */

@@ -1,8 +1,8 @@
 /**
- * Measures loading a GGUF file up to the first logits of a prompt, and tokens after it, here and by llama.cpp: a process each, in
+ * Measures loading a GGUF file, its tokenizer included, up to the first logits of a prompt, and tokens after it, here and by llama.cpp: a process each, in
  * turns, on a file in the page cache.
  *
- *     python bench/model/llama.py FILE --dense
+ *     python bench/model/llama.py FILE --dense --tokenizer tokenizer.json
  *     bun bench/model/first-logits.ts FILE PATH-OF-NODE-LLAMA-CPP [--rounds 3] [--prompt 20] [--tokens 16] [--threads 2]
  *
  * Times are those of the clock and, in brackets, of the process on all processors: on a machine with other work only those compare.
@@ -34,7 +34,7 @@ interface Time {
 }
 
 interface Measured {
-  /** Until the model is loaded; until the first logits, loading included; a token after them. */
+  /** Until the model is loaded; until the first logits, loading and the tokenizer included; a token after them. */
   readonly loaded: Time;
   readonly first: Time;
   readonly token: Time;
@@ -50,6 +50,7 @@ async function measure(weights: "copied" | "mapped"): Promise<Measured> {
   const [start, usage] = [performance.now(), process.cpuUsage()];
   using model = await LanguageModel.load(device, file!, { states: 1, pages: 4, weights });
   const loaded = since(start, usage);
+  model.text.encode("llama.cpp has read the tokenizer");
   using sequence = model.sequence();
   const ids = Array.from({ length: prompt }, (_, i) => ((i * 7919) % 248000) + 3);
   let [result] = await model.run([{ sequence, tokens: ids }]);

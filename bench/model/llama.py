@@ -2,12 +2,13 @@
 Writes a GGUF file with a random model, to time llama.cpp: a mixture of experts of the shape that `random-model.ts --experts` has, or
 with --dense one of Qwen3.5-0.8B's.
 
-    python bench/model/llama.py FILE [--layers 8] [--dense] [--type q4_0]       needs `pip install gguf`
+    python bench/model/llama.py FILE [--layers 8] [--dense] [--type q4_0] [--tokenizer tokenizer.json]       needs `pip install gguf`
 
 Matrices are random blocks with small scales, Q4_K, and with --dense in the types that llama.cpp's Q4_K_M gives them, or Q4_0 throughout; vectors are float32.
 Names: llama.cpp's converter (`src/models/qwen35.cpp`, `qwen35moe.cpp`).
 """
 import argparse
+import json
 import numpy as np
 from gguf import GGMLQuantizationType, GGUFWriter
 
@@ -15,6 +16,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("file")
 parser.add_argument("--layers", type=int)
 parser.add_argument("--dense", action="store_true")
+parser.add_argument("--tokenizer", help="a tokenizer.json with as many tokens")
 parser.add_argument("--type", choices=["q4_k_m", "q4_0"], default="q4_k_m")
 args = parser.parse_args()
 
@@ -98,9 +100,21 @@ else:
     writer.add_expert_shared_feed_forward_length(SHARED)
 writer.add_tokenizer_model("gpt2")
 writer.add_tokenizer_pre("qwen35")
-writer.add_token_list([f"t{i}" for i in range(VOCABULARY)])
-writer.add_token_types([1] * VOCABULARY)
-writer.add_token_merges(["t 1"])
+tokens = [f"t{i}" for i in range(VOCABULARY)]
+types = [1] * VOCABULARY
+merges = ["t 1"]
+if args.tokenizer:
+    with open(args.tokenizer, encoding="utf-8") as file:
+        tokenizer = json.load(file)
+    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in tokenizer["model"]["merges"]]
+    for token, id in tokenizer["model"]["vocab"].items():
+        tokens[id] = token
+    for added in tokenizer["added_tokens"]:
+        tokens[added["id"]] = added["content"]
+        types[added["id"]] = 3
+writer.add_token_list(tokens)
+writer.add_token_types(types)
+writer.add_token_merges(merges)
 writer.add_eos_token_id(2)
 writer.add_add_bos_token(False)
 

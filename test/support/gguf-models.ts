@@ -55,7 +55,8 @@ function valueOf(metadata: Metadata, key: string): GgufValue {
   try {
     return { type: "i32s", value: metadata.integers(key, 1 << 20)! };
   } catch {
-    return { type: "texts", value: metadata.texts(key, 1 << 20)! };
+    const { length, at } = metadata.texts(key, 1 << 20)!;
+    return { type: "texts", value: Array.from({ length }, (_, i) => at(i)) };
   }
 }
 

@@ -30,3 +30,19 @@ export function largeVocabulary(size: number, seed = 1): string[] {
   }
   return [...found].slice(0, size);
 }
+
+/** A vocabulary of which every token after the bytes is made by one merge, as training makes it, and the merges in order. */
+export function largeMerges(size: number, seed = 1): { readonly words: readonly string[]; readonly merges: readonly (readonly [string, string])[] } {
+  const words = new Set(byteCharacters);
+  const merges: [string, string][] = [];
+  for (const word of largeVocabulary(size, seed)) {
+    // Longer words are merged from the left, a character at a time.
+    for (let end = 2; end <= word.length && words.size < size; end++) {
+      const token = word.slice(0, end);
+      if (words.has(token)) continue;
+      words.add(token);
+      merges.push([word.slice(0, end - 1), word[end - 1]!]);
+    }
+  }
+  return { words: [...words], merges };
+}

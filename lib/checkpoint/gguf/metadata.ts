@@ -1,4 +1,5 @@
 /** The metadata of a GGUF file: values with keys, of ggml's types. Long ones are read when they are asked for. */
+import { isUtf8 } from "node:buffer";
 import { FileError, describe } from "../../errors.ts";
 import { FormatError } from "../json.ts";
 import { readFully } from "../regular-file.ts";
@@ -17,6 +18,15 @@ interface Stored {
 
 /** A value. */
 export type Value = number | boolean | Stored;
+
+/** Texts in valid UTF-8: where each is among the bytes. */
+export interface StoredTexts {
+  readonly length: number;
+  readonly bytes: Uint8Array<ArrayBuffer>;
+  readonly starts: Uint32Array;
+  readonly ends: Uint32Array;
+  at(this: void, place: number): string;
+}
 
 /** The longest text that is read, in bytes: chat templates have some ten thousand. */
 const longestText = 1 << 24;
@@ -127,18 +137,25 @@ export class Metadata {
   }
 
   /** An array of at most `most` texts; undefined if there is none. */
-  texts(key: string, most: number): string[] | undefined {
+  texts(key: string, most: number): StoredTexts | undefined {
     const value = this.#array(key, "an array of texts", (of) => of === textType, most);
     if (value === undefined) return undefined;
     const bytes = this.#read(value);
     const view = new DataView(bytes.buffer);
+    const starts = new Uint32Array(value.count);
+    const ends = new Uint32Array(value.count);
     let at = 0;
-    return Array.from({ length: value.count }, () => {
+    for (let i = 0; i < value.count; i++) {
       const length = view.getUint32(at, true); // the upper half is 0, since the text is within the file's header
-      const text = this.#decode(bytes.subarray(at + 8, at + 8 + length), key);
-      at += 8 + length;
-      return text;
-    });
+      // Now lengths are texts, too, so that all are checked at once.
+      view.setUint32(at, 0);
+      view.setUint32(at + 4, 0);
+      starts[i] = at + 8;
+      ends[i] = at += 8 + length;
+    }
+    const text = (i: number) => bytes.subarray(starts[i], ends[i]);
+    if (!isUtf8(bytes)) for (let i = 0; i < value.count; i++) this.#decode(text(i), key);
+    return { length: value.count, bytes, starts, ends, at: (i) => this.#decode(text(i), key) };
   }
 
   /** An array of at most `most` integers of 32 bits; undefined if there is none. */

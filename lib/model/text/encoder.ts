@@ -2,18 +2,28 @@
  * Encodes texts as token ids. `@huggingface/tokenizers` normalizes, cuts and merges the text between added tokens. Added
  * tokens are found here, because the library ignores `single_word`, and because some texts must contain none.
  */
+import type { JsonObject } from "../../checkpoint/json.ts";
 import { AddedTokens } from "./added-tokens.ts";
 import type { Section } from "./added-tokens.ts";
 import { guardExpressions, startClock } from "./expressions.ts";
 import type { Clock, Step } from "./expressions.ts";
 import type { TextPiece } from "./jinja/origin.ts";
 import { KnownTexts } from "./known-texts.ts";
+import type { TextTable } from "./text-table.ts";
+import type { TokenizerTables } from "./tokenizer-tables.ts";
 import type { Vocabulary } from "./vocabulary.ts";
 
 type Ids = readonly (number | undefined)[];
 
+/** The part of a map that the library uses. */
+interface Lookup {
+  get(key: string): number | undefined;
+  has(key: string): boolean;
+}
+
 /** The used part of a tokenizer of `@huggingface/tokenizers`. */
 interface LibraryTokenizer {
+  readonly model: { tokens_to_ids: Lookup; bpe_ranks: Lookup; unk_token_id: number | undefined };
   readonly normalizer: (Step & ((text: string) => string)) | null;
   readonly pre_tokenizer: Step | null;
   encode(text: string, options: { add_special_tokens: boolean }): { readonly ids: Ids };
@@ -28,7 +38,7 @@ export class Encoder {
   /** The same tokenizer, for text that is already normalized and has no added tokens. */
   readonly #plain: LibraryTokenizer;
   readonly #added: ReadonlySet<number>;
-  readonly #tokens: Vocabulary["tokens"];
+  readonly #textOf: Vocabulary["textOf"];
   /** Added tokens to look for in the original text, in the normalized text, and all of them. */
   readonly #raw: AddedTokens;
   readonly #normalized: AddedTokens | undefined;
@@ -37,8 +47,10 @@ export class Encoder {
   readonly #known = new KnownTexts<Ids>();
   #frame: { readonly before: Ids; readonly after: Ids } | undefined;
 
-  constructor(json: object, config: object, { added, tokens, rules }: Vocabulary) {
-    this.#tokenizer = new (library().Tokenizer)(json, config);
+  constructor({ json, merges }: TokenizerTables, config: object, { added, textOf, idOf, rules }: Vocabulary) {
+    const model = json["model"] as JsonObject;
+    this.#tokenizer = new (library().Tokenizer)({ ...json, model: { ...model, type: "BPE", vocab: {}, merges: [] } }, config);
+    useTables(this.#tokenizer.model, idOf, model["unk_token"], merges);
     const whole = { split: (text: string) => [text] };
     this.#plain = Object.assign(Object.create(this.#tokenizer) as LibraryTokenizer, {
       normalizer: null,
@@ -49,7 +61,7 @@ export class Encoder {
     guardExpressions(this.#tokenizer.normalizer, this.#clock);
     guardExpressions(this.#tokenizer.pre_tokenizer, this.#clock);
     this.#added = added;
-    this.#tokens = tokens;
+    this.#textOf = textOf;
     const later = rules.filter(({ normalized }) => normalized);
     this.#raw = new AddedTokens(rules.filter(({ normalized }) => !normalized));
     startClock(this.#clock, 0);
@@ -108,7 +120,7 @@ export class Encoder {
 
   /** Merging can produce an added token whose text is in the vocabulary; then its characters are encoded one by one. */
   #spelt(id: number): Ids {
-    const characters = [...this.#tokens[id]!];
+    const characters = [...this.#textOf(id)!];
     return characters.length === 1 ? [id] : characters.flatMap((character) => this.#ofText(character));
   }
 
@@ -119,6 +131,22 @@ export class Encoder {
     const at = ids.findIndex((_, i) => alone.every((id, k) => ids[i + k] === id));
     return { before: ids.slice(0, Math.max(0, at)), after: ids.slice(at < 0 ? 0 : at + alone.length) };
   }
+}
+
+/**
+ * Gives the library its tables. It would make a map of all tokens and one of all merges, whose keys are pairs in JSON; that takes longer
+ * than reading the file.
+ */
+function useTables(model: LibraryTokenizer["model"], idOf: Vocabulary["idOf"], unknown: unknown, merges: TextTable): void {
+  const lookup = (get: Lookup["get"]): Lookup => ({ get, has: (key) => get(key) !== undefined });
+  const added = model.tokens_to_ids;
+  model.tokens_to_ids = lookup((token) => added.get(token) ?? idOf(token));
+  model.unk_token_id = typeof unknown === "string" ? idOf(unknown) : undefined;
+  model.bpe_ranks = lookup((key) => {
+    if (key.includes("\\")) return merges.find(...(JSON.parse(key) as [string, string]));
+    const cut = key.indexOf('","', 2); // neither token has a quote
+    return merges.find(key.slice(2, cut), key.slice(cut + 3, -2));
+  });
 }
 
 /** Like `push`, but a spread of many items would overflow the stack. */

@@ -6,9 +6,12 @@
  */
 import { FileError, UnsupportedError, describe } from "../../errors.ts";
 import { openGguf } from "../../checkpoint/gguf/gguf-checkpoint.ts";
-import type { Metadata } from "../../checkpoint/gguf/metadata.ts";
+import type { Metadata, StoredTexts } from "../../checkpoint/gguf/metadata.ts";
 import type { JsonObject } from "../../checkpoint/json.ts";
 import { qwen2Expression, qwen35Expression } from "./known-expressions.ts";
+import { addMerge } from "./scan-tables.ts";
+import { TextTable } from "./text-table.ts";
+import type { TokenizerTables } from "./tokenizer-tables.ts";
 
 const expressions: Readonly<Record<string, string>> = { qwen2: qwen2Expression, qwen35: qwen35Expression };
 
@@ -41,32 +44,43 @@ function hasTokens(values: Metadata): boolean {
  * @throws {FileError} for metadata that are missing or damaged; {@link UnsupportedError} for tokenizers other than byte-level BPE
  *   of a known regular expression.
  */
-export function readGgufTokenizer(op: string, path: string, vocabSize: number): { readonly json: JsonObject; readonly config: JsonObject } | undefined {
+export function readGgufTokenizer(op: string, path: string, vocabSize: number): { readonly tables: TokenizerTables; readonly config: JsonObject } | undefined {
   using file = openGguf(path, op);
   const { values } = file;
   if (!hasTokens(values)) return undefined;
-  const tokens = required(values.texts("tokenizer.ggml.tokens", vocabSize), "tokens");
+  const all = required(values.texts("tokenizer.ggml.tokens", vocabSize), "tokens");
   const expression = expressionOf(values);
-  const merges = required(values.texts("tokenizer.ggml.merges", mergesPerToken * tokens.length), "merges");
+  const pairs = required(values.texts("tokenizer.ggml.merges", mergesPerToken * all.length), "merges");
   const types = values.integers("tokenizer.ggml.token_type", vocabSize);
-  if (types !== undefined && types.length !== tokens.length) throw refuse(`tokenizer.ggml.token_type of ${tokens.length} tokens`, `${types.length}`);
-  // Without a prototype, so that a token may have any text.
-  const vocab = Object.create(null) as Record<string, number>;
+  if (types !== undefined && types.length !== all.length) throw refuse(`tokenizer.ggml.token_type of ${all.length} tokens`, `${types.length}`);
+  const tokens = new TextTable(all.bytes);
+  const ids: number[] = [];
+  const others: number[] = [];
+  for (let id = 0; id < all.length; id++) {
+    if ((types?.[id] ?? normal) === normal) {
+      tokens.add(all.starts[id]!, all.ends[id]!);
+      ids.push(id);
+    } else others.push(id);
+  }
+  const repeated = tokens.index();
+  if (repeated !== undefined) throw twice(tokens.at(repeated));
   const seen = new Set<string>();
   const added: JsonObject[] = [];
-  for (const [id, token] of tokens.entries()) {
-    if (seen.has(token)) throw refuse("each of tokenizer.ggml.tokens once", `${describe(token)} twice`);
+  for (const id of others) {
+    const [token, type] = [all.at(id), types![id]!];
+    if (seen.has(token) || tokens.find(token) !== undefined) throw twice(token);
     seen.add(token);
-    const type = types?.[id] ?? normal;
-    if (type === normal) vocab[token] = id;
-    else if (type === control || type === userDefined) {
+    if (type === control || type === userDefined) {
       added.push({ id, content: token, special: type === control, single_word: false, lstrip: false, rstrip: false, normalized: false });
     } else if (type !== unused) {
       const expected = `types ${normal} (normal), ${control} (control), ${userDefined} (user-defined) and ${unused} (unused)`;
       throw new UnsupportedError({ op, argument: `${path}: tokenizer.ggml.token_type[${id}]`, expected, received: `${type}` });
     }
   }
-  const frame = frameOf(values, tokens);
+  const merges = new TextTable(pairs.bytes);
+  for (let rank = 0; rank < pairs.length; rank++) addMerge(merges, pairs.bytes, pairs.starts[rank]!, pairs.ends[rank]!);
+  merges.index();
+  const frame = frameOf(values, all);
   const json = {
     version: "1.0",
     truncation: null,
@@ -82,9 +96,9 @@ export function readGgufTokenizer(op: string, path: string, vocabSize: number): 
     },
     post_processor: frame,
     decoder: { type: "ByteLevel", add_prefix_space: false, trim_offsets: false, use_regex: false },
-    model: { type: "BPE", dropout: null, unk_token: null, continuing_subword_prefix: "", end_of_word_suffix: "", fuse_unk: false, byte_fallback: false, vocab, merges },
+    model: { type: "BPE", dropout: null, unk_token: null, continuing_subword_prefix: "", end_of_word_suffix: "", fuse_unk: false, byte_fallback: false },
   };
-  return { json, config: namedIn(values, tokens) };
+  return { tables: { json, tokens, ids, merges }, config: namedIn(values, all) };
 
   function required<T>(value: T | undefined, key: string): T {
     if (value !== undefined) return value;
@@ -93,6 +107,10 @@ export function readGgufTokenizer(op: string, path: string, vocabSize: number): 
 
   function refuse(expected: string, received: string): FileError {
     return new FileError(path, { op, expected, received });
+  }
+
+  function twice(token: string): FileError {
+    return refuse("each of tokenizer.ggml.tokens once", `${describe(token)} twice`);
   }
 
   function expressionOf(metadata: Metadata): string {
@@ -105,29 +123,27 @@ export function readGgufTokenizer(op: string, path: string, vocabSize: number): 
   }
 
   /** The tokens around a whole text. */
-  function frameOf(metadata: Metadata, all: readonly string[]): JsonObject | null {
-    const before = metadata.flag("tokenizer.ggml.add_bos_token") === true ? [tokenOf(metadata, "bos", all)] : [];
-    const after = metadata.flag("tokenizer.ggml.add_eos_token") === true ? [tokenOf(metadata, "eos", all)] : [];
+  function frameOf(metadata: Metadata, texts: StoredTexts): JsonObject | null {
+    const before = metadata.flag("tokenizer.ggml.add_bos_token") === true ? [idOf(metadata, "bos", texts)] : [];
+    const after = metadata.flag("tokenizer.ggml.add_eos_token") === true ? [idOf(metadata, "eos", texts)] : [];
     if (before.length + after.length === 0) return null;
-    const special = (token: string) => ({ SpecialToken: { id: token, type_id: 0 } });
+    const special = (id: number) => ({ SpecialToken: { id: texts.at(id), type_id: 0 } });
     const single = [...before.map(special), { Sequence: { id: "A", type_id: 0 } }, ...after.map(special)];
-    const used = [...new Set([...before, ...after])];
-    const special_tokens = Object.fromEntries(used.map((token) => [token, { id: token, ids: [all.indexOf(token)], tokens: [token] }]));
+    const special_tokens = Object.fromEntries([...before, ...after].map((id) => [texts.at(id), { id: texts.at(id), ids: [id], tokens: [texts.at(id)] }]));
     return { type: "TemplateProcessing", single, pair: single, special_tokens };
   }
 
-  function tokenOf(metadata: Metadata, name: string, all: readonly string[]): string {
-    const id = required(metadata.integer(`tokenizer.ggml.${name}_token_id`, 0, all.length - 1), `${name}_token_id`);
-    return all[id]!;
+  function idOf(metadata: Metadata, name: string, { length }: StoredTexts): number {
+    return required(metadata.integer(`tokenizer.ggml.${name}_token_id`, 0, length - 1), `${name}_token_id`);
   }
 }
 
 /** The named tokens of a `tokenizer_config.json`. */
-function namedIn(values: Metadata, tokens: readonly string[]): JsonObject {
+function namedIn(values: Metadata, tokens: StoredTexts | undefined): JsonObject {
   const found: Record<string, string> = {};
   for (const [key, name] of Object.entries(namedTokens)) {
     const id = values.integer(`tokenizer.ggml.${name}_token_id`, 0, largestId);
-    if (id !== undefined && tokens[id] !== undefined) found[key] = tokens[id];
+    if (id !== undefined && tokens !== undefined && id < tokens.length) found[key] = tokens.at(id);
   }
   return found;
 }
@@ -143,7 +159,7 @@ export function readGgufTemplates(op: string, path: string): JsonObject {
   const main = values.text("tokenizer.chat_template");
   const prefix = "tokenizer.chat_template.";
   const named = values.keys.filter((key) => key.startsWith(prefix)).map((key) => ({ name: key.slice(prefix.length), template: values.text(key) }));
-  const tokens = hasTokens(values) ? values.texts("tokenizer.ggml.tokens", file.info("model.embed_tokens.weight").shape[0] ?? 0) ?? [] : [];
+  const tokens = hasTokens(values) ? values.texts("tokenizer.ggml.tokens", file.info("model.embed_tokens.weight").shape[0] ?? 0) : undefined;
   const templates = [...(main === undefined ? [] : [{ name: "default", template: main }]), ...named];
   return { ...namedIn(values, tokens), ...(templates.length > 0 && { chat_template: templates }) };
 }

@@ -17,10 +17,15 @@ export function folderOf(path: string): string {
   return statSync(path, { throwIfNoEntry: false })?.isFile() === true ? dirname(path) : path;
 }
 
+/** Reads a file that should have UTF-8 text. */
+export function readTextBytes(op: string, path: string, what: string): Uint8Array {
+  return readWhole(path, op, what, largestFile);
+}
+
 /** Reads a file of UTF-8 text; undefined if it does not exist. */
 export function readText(op: string, path: string, what: string): string | undefined {
   if (!existsSync(path)) return undefined;
-  const bytes = readWhole(path, op, what, largestFile);
+  const bytes = readTextBytes(op, path, what);
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch (cause) {

@@ -234,6 +234,21 @@ describe.each([["json", true], ["json", false], ["xml", true], ["xml", false]] a
     expect((await calm.complete({ schema, temperature: 1, seed: 3, maxReasoningTokens: 5 })).text).toMatch(/^\{/);
   });
 
+  test("an answer of a form does not end within thoughts", async () => {
+    using model = await load(folder);
+    using session = model.session().chat(question);
+    const logitBias = Object.fromEntries(model.config.eosTokens.map((id) => [id, 100]));
+    const options = { temperature: 1, seed: 4, logitBias, maxReasoningTokens: 5, maxTokens: 120 };
+    for (const drafts of [false, true]) {
+      using free = session.fork();
+      expect((await free.complete({ ...options, drafts })).tokens.length).toBe(1);
+      using formed = session.fork();
+      const { text, end } = await formed.complete({ ...options, drafts, schema: { enum: ["rain", 7] } });
+      expect(end).toBe("token");
+      expect(["rain", 7]).toContain(JSON.parse(text.slice(text.indexOf("</think>") + "</think>".length)));
+    }
+  });
+
   test("a choice of tools is kept", async () => {
     using model = await load(folder);
     using session = model.session().chat(question, { tools: [...tools], variables: { enable_thinking: false } });

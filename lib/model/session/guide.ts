@@ -26,6 +26,8 @@ const tokensBefore = 64;
 export class Guide {
   readonly #reasoning: Reasoning | undefined;
   readonly #constraint: Constraint | undefined;
+  /** The model's end tokens. */
+  readonly #ends: readonly number[];
 
   /**
    * @param start how many tokens come before the answer.
@@ -33,6 +35,7 @@ export class Guide {
    */
   constructor(op: string, of: Conversation, options: CheckedGenerateOptions, stopTokens: ReadonlySet<number>, start: number) {
     const { maxReasoningTokens } = options;
+    this.#ends = of.model.config.eosTokens;
     let beginning: Beginning | undefined;
     const context = (): Beginning => (beginning ??= beginningOf(of, start));
     const grammar = constraintOf(op, options, context);
@@ -109,9 +112,10 @@ export class Guide {
     return this.#constrained ? this.#constraint!.barred() : undefined;
   }
 
-  /** Whether a token ends thoughts and has text of the answer, too, which no constraint would see. */
+  /** Whether no constraint would see what a token of thoughts does: end the answer, or end them and have text of the answer, too. */
   refuses(token: number): boolean {
-    return this.#constraint !== undefined && this.#reasoning?.endsWithText(token) === true;
+    if (this.#constraint === undefined || this.#reasoning?.inside !== true) return false;
+    return this.#ends.includes(token) || this.#reasoning.endsWithText(token);
   }
 
   /** Takes the next token of the answer. */

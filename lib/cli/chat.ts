@@ -10,6 +10,7 @@ import { ChatOutput } from "./chat-output.ts";
 import { UsageError, deviceOptions, parseDeviceOptions, parseOptions, type Command } from "./command.ts";
 import { loadingOptions, parseLoading, parseSampling, samplingHelp, samplingOptions } from "./generation-options.ts";
 import { Interrupt } from "./interrupt.ts";
+import { modelPath } from "./model-path.ts";
 
 const commandHelp = `  /save FILE        write the conversation to a file: it goes on from there with nothing read
   /load FILE        go on with the conversation of a file
@@ -22,7 +23,8 @@ A line that ends with \\ goes on in the next one; a message that begins with / h
 const help = `Usage: gated-delta chat MODEL [options]
        gated-delta chat MODEL [options] < FILE
 
-Loads a model, a Hugging Face folder or a GGUF file, and answers line by line, in one conversation.
+Loads a model, a Hugging Face folder, a GGUF file, or the package's own (tiny, with random weights),
+and answers line by line, in one conversation.
 Thoughts are dim on a terminal, and left out elsewhere. Ctrl-C ends an answer.
 
 ${commandHelp}
@@ -51,13 +53,13 @@ export const chat: Command = { help, run };
 
 async function run(args: readonly string[]): Promise<number> {
   const { values, positionals } = parseOptions(args, { ...deviceOptions, ...chatOptions });
-  const [folder] = positionals;
-  if (folder === undefined || positionals.length > 1) throw new UsageError("name one model");
+  const [given] = positionals;
+  if (given === undefined || positionals.length > 1) throw new UsageError("name one model");
   const { context, options } = parseSampling(values);
   const output = new ChatOutput(values.quiet);
   using device = Device.open(parseDeviceOptions(values));
   const pages = Math.ceil(context / 64) + states;
-  using model = await LanguageModel.load(device, folder, { states, pages, ...parseLoading(values) });
+  using model = await LanguageModel.load(device, modelPath(given), { states, pages, ...parseLoading(values) });
   void [model.text.tokenizer, model.text.template]; // a model without them says so
   output.loaded(model);
   using cache = model.cache({ bytes: (states - 2) * model.stateBytes + pages * model.pageBytes });

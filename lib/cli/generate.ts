@@ -20,17 +20,18 @@ import { jsonOutput, textOutput, type End, type Output } from "./generate-output
 import { speedsOf, type Measured } from "./generate-speeds.ts";
 import { loadingOptions, parseLoading, parseSampling, samplingHelp, samplingOptions } from "./generation-options.ts";
 import { Interrupt } from "./interrupt.ts";
+import { modelPath } from "./model-path.ts";
 import { promptOf } from "./prompt.ts";
 
 const help = `Usage: gated-delta generate MODEL PROMPT [options]
        gated-delta generate MODEL - [options] < FILE
        COMMAND | gated-delta generate MODEL [options]
 
-Loads a model, a Hugging Face folder or a GGUF file, and answers the prompt: as a message of a
-user, written by the model's chat template where it has one. With -, or from a pipe, the prompt is
-the standard input, less the end of its last line. The answer goes to the standard output as
-it comes; the loaded model and the speeds go to the standard error, with a bar on a terminal.
-Ctrl-C ends the answer.
+Loads a model, a Hugging Face folder, a GGUF file, or the package's own (tiny, with random
+weights), and answers the prompt: as a message of a user, written by the model's chat template
+where it has one. With -, or from a pipe, the prompt is the standard input, less the end of its
+last line. The answer goes to the standard output as it comes; the loaded model and the speeds
+go to the standard error, with a bar on a terminal. Ctrl-C ends the answer.
 
   --raw             the prompt as it is, without the chat template
   --system TEXT     a message of the system before it
@@ -66,12 +67,13 @@ export const generate: Command = { help, run };
 
 async function run(args: readonly string[]): Promise<number> {
   const { values, positionals } = parseOptions(args, { ...deviceOptions, ...generateOptions });
-  const [folder, given] = positionals;
-  if (folder === undefined || positionals.length > 2) throw new UsageError("name a model and one prompt");
+  const [given, text] = positionals;
+  if (given === undefined || positionals.length > 2) throw new UsageError("name a model and one prompt");
+  const folder = modelPath(given);
   const loading = parseLoading(values);
   const sampling = parseSampling(values);
   const device = parseDeviceOptions(values);
-  const prompt = await promptOf(given);
+  const prompt = await promptOf(text);
   const chats = takesChats(folderOf(folder), values);
   const output = values.json ? jsonOutput(values) : textOutput(values);
   try {

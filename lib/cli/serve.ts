@@ -9,11 +9,13 @@ import { openStore } from "../server/store/open-store.ts";
 import type { RequestLog, ServerHandler } from "../server/server-options.ts";
 import { UsageError, deviceOptions, errorText, parseDeviceOptions, parseOptions, print, type Command } from "./command.ts";
 import { loadingHelp, loadingOptions, parseLoading } from "./generation-options.ts";
+import { modelPath } from "./model-path.ts";
 
 const help = `Usage: gated-delta serve MODEL [options]
 
 Loads a model, a Hugging Face folder or a GGUF file, and serves it to clients of OpenAI's and
-Anthropic's APIs: POST /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages. A
+Anthropic's APIs: POST /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages. The
+MODEL tiny is one with random weights that comes with the package, to try clients with. A
 conversation's next request reads its new messages alone. The address goes to the standard
 output, a line a request to the standard error. SIGTERM or Ctrl-C ends it once running answers
 have ended; a second one at once.
@@ -60,9 +62,10 @@ export const serve: Command = { help, run };
 
 async function run(args: readonly string[]): Promise<number> {
   const { values, positionals } = parseOptions(args, { ...deviceOptions, ...serveOptions });
-  const [folder] = positionals;
-  if (folder === undefined || positionals.length > 1) throw new UsageError("name one model");
-  const { host, key: keys, name, drafts, quiet } = values;
+  const [given] = positionals;
+  if (given === undefined || positionals.length > 1) throw new UsageError("name one model");
+  const folder = modelPath(given);
+  const { host, key: keys, name = folder === given ? undefined : given, drafts, quiet } = values;
   const loading = parseLoading(values);
   const port = countOf("--port", values.port, 0, 65_535)!;
   const sessions = countOf("--sessions", values.sessions, 1, 100_000);
@@ -91,7 +94,7 @@ async function run(args: readonly string[]): Promise<number> {
 
 function listen(fetch: ServerHandler, hostname: string, port: number) {
   try {
-    return Bun.serve({ hostname, port, fetch });
+    return Bun.serve({ hostname, port, fetch, development: false });
   } catch (cause) {
     throw new GatedDeltaError("invalid-argument", { op: "listening", argument: `${hostname}:${port}`, message: errorText(cause), cause });
   }

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import OpenAI from "openai";
 import { LanguageModel, tinyModel } from "../../lib/model.ts";
-import { thinkingTemplate } from "../support/chat-templates.ts";
+import { plainTemplate, thinkingTemplate } from "../support/chat-templates.ts";
 import { openDevice } from "../support/devices.ts";
 import { eventsOf, lakeAnswers, lakeParameters, runTool, serve, toolNames } from "../support/servers.ts";
 import type { TestServer } from "../support/servers.ts";
@@ -132,8 +132,9 @@ describe("the openai client", () => {
     if (required.choices[0]!.finish_reason === "tool_calls") expect(required.choices[0]!.message.tool_calls).toMatchObject([{ function: { name: "area" } }]);
     else expect(required.choices[0]!.finish_reason).toBe("length"); // a text of the model's has no end here
     // A template without calls leaves the value alone.
-    const tinyValue = await clientOf(server).chat.completions.create({ ...body, model: "tiny" });
-    expect(JSON.parse(tinyValue.choices[0]!.message.content!)).toEqual({ deep: expect.any(Boolean) });
+    await using plain = serve(await openReciter(device, { answers: { 2: "Well." }, template: plainTemplate, tokens: "other" }));
+    const plainValue = await clientOf(plain).chat.completions.create(body);
+    expect(JSON.parse(plainValue.choices[0]!.message.content!)).toEqual({ deep: expect.any(Boolean) });
   });
 
   test("ends at a stop string, and at a length", async () => {

@@ -4,7 +4,7 @@
  */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { LanguageModel } from "../../lib/model.ts";
-import { thinkingTemplate } from "../support/chat-templates.ts";
+import { strictTemplate, thinkingTemplate } from "../support/chat-templates.ts";
 import { openDevice } from "../support/devices.ts";
 import { eventsOf, lakeParameters, runTool, serve } from "../support/servers.ts";
 import type { TestServer } from "../support/servers.ts";
@@ -12,8 +12,6 @@ import { openReciter } from "../support/turns.ts";
 
 const call = (name: string, value: object) => `<tool_call>\n{"name": "${name}", "arguments": ${JSON.stringify(value).replaceAll('":', '": ').replaceAll(',"', ', "')}}\n</tool_call>`;
 const patch = "*** Begin Patch\n*** Add File: lakes.txt\n+Baikal: 1642 m 🏞️\n*** End Patch\n";
-/** As most released templates do. */
-const strictTemplate = `{%- for m in messages %}{% if m.role == "system" and not loop.first %}{{ raise_exception("System message must be at the beginning.") }}{% endif %}{% endfor %}${thinkingTemplate}`;
 
 const device = openDevice(2);
 let strict: LanguageModel;

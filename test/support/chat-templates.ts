@@ -37,3 +37,6 @@ Tools: {{ tools | tojson }}<|im_end|>
   {{- '<|im_start|>assistant\\n' }}
   {%- if enable_thinking is defined and enable_thinking is false %}{{- '<think>\\n\\n</think>\\n\\n' }}{% else %}{{- '<think>\\n' }}{% endif %}
 {%- endif %}`;
+
+/** The same, and it refuses a later message of the system, as most released templates do. */
+export const strictTemplate = `{%- for m in messages %}{% if m.role == "system" and not loop.first %}{{ raise_exception("System message must be at the beginning.") }}{% endif %}{% endfor %}${thinkingTemplate}`;

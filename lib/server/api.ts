@@ -40,6 +40,8 @@ export interface FailureForm {
 interface Path {
   readonly path: string;
   readonly failures: FailureForm;
+  /** The member of a body that an argument of a session's functions comes from. */
+  readonly memberOf: (argument: string) => string;
 }
 
 /** An API whose requests ask for answers. */

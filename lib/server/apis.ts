@@ -1,4 +1,5 @@
 /** All APIs, and which form the failures of a path have. */
+import { anthropicFailures } from "./anthropic/failures.ts";
 import { countTokens, messages } from "./anthropic/messages-request.ts";
 import type { Api, FailureForm } from "./api.ts";
 import { chatCompletions } from "./openai/chat-request.ts";
@@ -11,7 +12,7 @@ const apis: readonly Api[] = [chatCompletions, completions, responses, messages,
 /** The APIs by their paths. */
 export const apiOf: ReadonlyMap<string, Api> = new Map(apis.map((api) => [api.path, api]));
 
-/** The form of failures for a path, also of one that there is not. */
-export function failuresOf(path: string): FailureForm {
-  return apiOf.get(path)?.failures ?? openaiFailures;
+/** The form of a request's failures. On paths that several vendors' clients ask for, or none, a header tells Anthropic's. */
+export function failuresOf(path: string, headers: { has(name: string): boolean }): FailureForm {
+  return apiOf.get(path)?.failures ?? (headers.has("anthropic-version") ? anthropicFailures : openaiFailures);
 }

@@ -62,7 +62,7 @@ export class Exchange {
     this.#serving = serving;
     this.#id = id;
     this.#request = request;
-    this.#path = new URL(request.url).pathname;
+    this.#path = pathOf(request.url);
     this.#server = server as Partial<ServerTimeouts> | undefined;
   }
 
@@ -84,7 +84,7 @@ export class Exchange {
       return this.#json(admission.closed ? 503 : 200, { status: admission.closed ? "ending" : "ok" });
     }
     if (path === "/" && page) {
-      if (method !== "HEAD") this.#expect("GET");
+      this.#expect("GET");
       return this.#page();
     }
     if (path === "/metrics" && metrics !== undefined) {
@@ -107,9 +107,11 @@ export class Exchange {
     throw new Problem("not-found", `there is no ${method} ${path} here`);
   }
 
+  /** Checks the method. HEAD asks for what GET does, less the body, which `Bun.serve` leaves out. */
   #expect(method: "GET" | "POST"): void {
-    if (this.#request.method === method) return;
-    throw new Problem("wrong-method", `${this.#path} takes ${method}, not ${this.#request.method}`);
+    const { method: given } = this.#request;
+    if (given === method || (given === "HEAD" && method === "GET")) return;
+    throw new Problem("wrong-method", `${this.#path} takes ${method}, not ${given}`, { headers: { allow: method } });
   }
 
   async #answer(api: AnsweringApi, asked: Asked, salt: string): Promise<Response> {
@@ -164,14 +166,14 @@ export class Exchange {
   }
 
   /** The texts of a stream. A failure is the last of them. The request ends when the client has taken them. */
-  async *#texts({ failures }: AnsweringApi, asked: Asked, events: AsyncIterable<AnswerEvent>, ended: () => void): AsyncGenerator<string, void, void> {
+  async *#texts({ failures, memberOf }: AnsweringApi, asked: Asked, events: AsyncIterable<AnswerEvent>, ended: () => void): AsyncGenerator<string, void, void> {
     try {
       for await (const event of events) {
         const text = asked.next(event);
         if (text !== "") yield text;
       }
     } catch (error) {
-      this.#problem = problemOf(error);
+      this.#problem = problemOf(error, memberOf);
       yield asked.failed?.(this.#problem) ?? failures.last(this.#problem);
     } finally {
       ended();
@@ -179,8 +181,9 @@ export class Exchange {
     }
   }
 
+  /** Headers of every response: the request's number in the log, under the names that OpenAI's and Anthropic's clients read. */
   #headers(): Record<string, string> {
-    return { "x-request-id": `${this.#id}` };
+    return { "x-request-id": `${this.#id}`, "request-id": `${this.#id}` };
   }
 
   #json(status: number, body: object, headers: Record<string, string> = {}): Response {
@@ -193,7 +196,7 @@ export class Exchange {
     const { text, headers } = chatPage();
     this.#status = 200;
     this.#logged();
-    return new Response(this.#request.method === "HEAD" ? null : text, { status: 200, headers: { ...headers, ...this.#headers() } });
+    return new Response(text, { status: 200, headers: { ...headers, ...this.#headers() } });
   }
 
   async #text(metrics: Metrics): Promise<Response> {
@@ -204,12 +207,12 @@ export class Exchange {
   }
 
   #failed(error: unknown): Response {
-    const problem = problemOf(error);
+    const problem = problemOf(error, apiOf.get(this.#path)?.memberOf);
     this.#problem = problem;
-    const failures = failuresOf(this.#path);
+    const failures = failuresOf(this.#path, this.#request.headers);
     const headers = {
       ...(problem.retryAfter === undefined ? {} : { "retry-after": `${problem.retryAfter}` }),
-      ...(problem.kind === "wrong-key" ? { "www-authenticate": "Bearer" } : {}),
+      ...problem.headers,
     };
     return this.#json(failures.status(problem), failures.body(problem), headers);
   }
@@ -238,6 +241,11 @@ export class Exchange {
       // A log that fails must not fail a response.
     }
   }
+}
+
+/** The path of an address, whose host may be missing or be no host: clients write it. */
+function pathOf(url: string): string {
+  return URL.parse(url, "http://localhost")?.pathname ?? /^\w+:\/\/[^/]*([^?#]*)/.exec(url)?.[1] ?? "";
 }
 
 /** A generator whose first value was asked for already. */

@@ -26,7 +26,7 @@ export class Keys {
     const bearer = /^Bearer +(\S+)$/i.exec(headers.get("authorization") ?? "")?.[1];
     const key = bearer ?? headers.get("x-api-key");
     const salt = key === null ? undefined : this.#salts.get(hash(key));
-    if (salt === undefined) throw new Problem("wrong-key", key === null ? "an API key is missing" : "the API key is not known here");
+    if (salt === undefined) throw new Problem("wrong-key", key === null ? "an API key is missing" : "the API key is not known here", { headers: { "www-authenticate": "Bearer" } });
     return salt;
   }
 }

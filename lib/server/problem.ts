@@ -27,6 +27,10 @@ interface ProblemDetails {
   readonly member?: string | undefined;
   /** Seconds after which another try may succeed. */
   readonly retryAfter?: number | undefined;
+  /** Further headers of the response. */
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+  /** By which the client's own code can tell why, in Anthropic's form. */
+  readonly details?: object | undefined;
   readonly cause?: unknown;
 }
 
@@ -35,13 +39,17 @@ export class Problem extends Error {
   readonly kind: ProblemKind;
   readonly member: string | undefined;
   readonly retryAfter: number | undefined;
+  readonly headers: Readonly<Record<string, string>> | undefined;
+  readonly details: object | undefined;
 
-  constructor(kind: ProblemKind, message: string, { member, retryAfter, cause }: ProblemDetails = {}) {
+  constructor(kind: ProblemKind, message: string, { member, retryAfter, headers, details, cause }: ProblemDetails = {}) {
     super(message, cause === undefined ? undefined : { cause });
     this.name = "Problem";
     this.kind = kind;
     this.member = member;
     this.retryAfter = retryAfter;
+    this.headers = headers;
+    this.details = details;
   }
 
   get status(): number {
@@ -64,12 +72,25 @@ function roomIn({ expected = "" }: BoundsError): string {
   return `${/\d+/.exec(expected)?.[0] ?? "fewer"} tokens, and an answer`;
 }
 
-/** Any failure as a problem. Those that are not the client's fault say nothing of the server. */
-export function problemOf(error: unknown): Problem {
+/** An error about an argument, as one about the member of the body that gave it. */
+function aboutMember(error: GatedDeltaError, memberOf: (argument: string) => string): Problem {
+  const text = error.op === undefined ? error.message : error.message.slice(`${error.op}: `.length);
+  const { argument } = error;
+  if (argument === undefined) return new Problem("invalid", text, { cause: error });
+  const member = memberOf(argument);
+  return new Problem("invalid", member + text.slice(argument.length), { member, cause: error });
+}
+
+/**
+ * Any failure as a problem. Those that are not the client's fault say nothing of the server.
+ *
+ * @param memberOf the member of a body that an argument of the model's functions comes from.
+ */
+export function problemOf(error: unknown, memberOf = (argument: string): string => argument): Problem {
   if (error instanceof Problem) return error;
   if (error instanceof GatedDeltaError) {
     if (error instanceof BoundsError && readers.has(error.op)) return new Problem("too-long", `the prompt is too long: there is room for at most ${roomIn(error)}`, { cause: error });
-    if (callers.has(error.code) || (error.code === "file" && readers.has(error.op))) return new Problem("invalid", error.message, { member: error.argument, cause: error });
+    if (callers.has(error.code) || (error.code === "file" && readers.has(error.op))) return aboutMember(error, memberOf);
     if (error.code === "out-of-memory") return new Problem("overloaded", "the model has no room for this request now", { retryAfter: 5, cause: error });
   }
   return new Problem("internal", "the server could not answer this request", { cause: error });

@@ -74,7 +74,7 @@ export async function* answerEvents(request: AnswerRequest, { model, cache, salt
         begun = true;
         counts.cached = Math.min(prompt, session.usage.cachedTokens);
         prefixes?.keepPrompt(session, salt);
-        yield { type: "begin", counts: { ...counts } };
+        yield { type: "begin", counts };
       }
       yield event;
     }

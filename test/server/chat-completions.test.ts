@@ -182,8 +182,8 @@ describe("bodies", () => {
     ["a choice without tools", { messages: hello, tool_choice: "required" }, "tool_choice", /tools/],
     ["an unknown form", { messages: hello, response_format: { type: "xml" } }, "response_format.type", /json_schema/],
     ["arguments that are no object", { messages: [{ role: "assistant", tool_calls: [{ function: { name: "a", arguments: "[1" } }] }] }, "messages[0].tool_calls[0].function.arguments", /an object/],
-    ["a token that there is not", { messages: hello, logit_bias: { 99999999: 1 } }, "logitBias", /logitBias/],
-    ["a schema that can't be enforced", { messages: hello, response_format: { type: "json_schema", json_schema: { schema: { not: {} } } } }, "schema.not", /schema/],
+    ["a token that there is not", { messages: hello, logit_bias: { 99999999: 1 } }, "logit_bias", /^logit_bias: expected token ids/],
+    ["a schema that can't be enforced", { messages: hello, response_format: { type: "json_schema", json_schema: { schema: { not: {} } } } }, "response_format.json_schema.schema.not", /^response_format\.json_schema\.schema\.not: /],
   ];
   test.each(wrong)("%s: status 400, also for a stream", async (_, body, param, text) => {
     for (const stream of typeof body === "string" || Array.isArray(body) ? [false] : [false, true]) {

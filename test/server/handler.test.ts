@@ -1,5 +1,6 @@
 /** The common parts of a server's APIs: keys, limits, clients that leave, the end, the log. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { once } from "node:events";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { GatedDeltaError } from "../../lib/index.ts";
@@ -8,6 +9,7 @@ import type { ServerOptions } from "../../lib/server.ts";
 import { LanguageModel, tinyModel } from "../../lib/model.ts";
 import { Admission } from "../../lib/server/admission.ts";
 import { openDevice, thrownBy } from "../support/devices.ts";
+import { startServer } from "../support/server-process.ts";
 import { eventsOf, serve, until } from "../support/servers.ts";
 
 const device = openDevice(2);
@@ -62,8 +64,15 @@ test("the list of models, and whether the server is well", async () => {
   for (const name of ["tiny/1", "tiny%2F1"]) expect(((await (await server.send(`/v1/models/${name}`)).json()) as any).id).toBe("tiny/1");
   expect((await server.send("/v1/models/other")).status).toBe(404);
   expect(await (await server.send("/health")).json()).toEqual({ status: "ok" });
+  for (const of of ["/health", "/v1/models", "/v1/models/tiny%2F1"]) {
+    const head = await server.send(of, undefined, { method: "HEAD" });
+    expect([head.status, head.headers.get("content-type"), await head.text()]).toEqual([200, "application/json", ""]);
+  }
   expect((await server.send("/v1/chat")).status).toBe(404);
-  expect((await server.send(path)).status).toBe(405);
+  for (const method of ["GET", "HEAD", "OPTIONS", "DELETE"]) {
+    const response = await server.send(path, undefined, { method });
+    expect([response.status, response.headers.get("allow"), response.headers.get("access-control-allow-origin")]).toEqual([405, "POST", null]);
+  }
   expect((await server.send("/v1/models", {})).status).toBe(405);
 });
 
@@ -83,6 +92,17 @@ test("a key is needed where there are some, and those with other salts share not
   expect((await server.send("/health")).status).toBe(200);
 });
 
+test("a request without a host, or with one that is none, is answered like others", async () => {
+  await using server = serve(tiny);
+  for (const head of ["HTTP/1.0", "HTTP/1.1\r\nHost: [::wrong", "HTTP/1.1\r\nHost: a b", "HTTP/1.1\r\nHost: localhost:99999999"]) {
+    let text = "";
+    const socket = connect(Number(server.url.port), "127.0.0.1").on("data", (chunk) => (text += String(chunk)));
+    socket.write(`GET /health?all ${head}\r\nConnection: close\r\n\r\n`);
+    await once(socket, "close");
+    expect([head, text.startsWith("HTTP/1.1 200 OK"), text.endsWith('{"status":"ok"}')]).toEqual([head, true, true]);
+  }
+});
+
 test("bodies that are too large, compressed or no text are refused", async () => {
   await using server = serve(tiny, { limits: { bodyBytes: 300 } });
   const body = { messages: [{ role: "user", content: "x".repeat(300) }] };
@@ -99,19 +119,32 @@ test("bodies that are too large, compressed or no text are refused", async () =>
   expect((await server.send(path, undefined, { method: "POST" })).status).toBe(400);
 });
 
+test("no limit of tokens is the server's limit", async () => {
+  await using server = serve(tiny, { limits: { answerTokens: 5 } });
+  const { logit_bias } = long;
+  for (const [of, body] of [[path, { messages: hello }], ["/v1/completions", { prompt: "Hello" }]] as const) {
+    const { usage, choices } = (await (await server.send(of, { ...body, logit_bias, max_tokens: -1 })).json()) as any;
+    expect([usage.completion_tokens, choices[0].finish_reason]).toEqual([5, "length"]);
+    for (const wrong of [0, -2, 1.5]) expect(((await (await server.send(of, { ...body, max_tokens: wrong })).json()) as any).error.param).toBe("max_tokens");
+  }
+});
+
 test("a client that leaves ends its answer, and frees its memory", async () => {
   await using server = serve(tiny, { cache: undefined });
   for (const stream of [true, false]) {
     const controller = new AbortController();
     const before = tiny.steps;
     const response = server.send(path, { ...long, stream, max_tokens: 4000 }, { signal: controller.signal });
-    if (stream) await (await response).body!.getReader().read();
-    else await until(() => tiny.steps > before + 2);
+    if (stream) {
+      const reader = (await response).body!.getReader();
+      for (let text = ""; text.split("data: {").length < 4; ) text += new TextDecoder().decode((await reader.read()).value);
+    } else await until(() => tiny.steps > before + 8);
     controller.abort();
     await response.catch(() => {});
     await until(() => server.handler.active === 0 && tiny.freeStates === tiny.states);
     expect(tiny.steps - before).toBeLessThan(4000);
     const entry = server.log.at(-1)!;
+    expect(entry.answerTokens).toBeGreaterThan(1);
     expect([entry.status, entry.problem]).toEqual([stream ? 200 : 499, "the client has left"]);
   }
 });
@@ -199,7 +232,9 @@ test("draining lets answers end, and lets no more in", async () => {
 test("the log has one entry a request, and one that throws does no harm", async () => {
   await using server = serve(tiny);
   await server.send(path, { messages: hello, max_tokens: 2 });
-  const id = (await server.send(path, { messages: 1 })).headers.get("x-request-id");
+  const { headers } = await server.send(path, { messages: 1 });
+  const id = headers.get("x-request-id");
+  expect(headers.get("request-id")).toBe(id);
   await (await server.send(path, { messages: hello, max_tokens: 2, stream: true })).text();
   expect(server.log).toMatchObject([
     { id: 1, method: "POST", path, status: 200, cachedTokens: 0, answerTokens: 2, promptTokens: expect.any(Number), firstMilliseconds: expect.any(Number) },
@@ -223,6 +258,16 @@ test("a failure of the server says nothing of it to the client", async () => {
   const response = await handler(new Request("http://localhost/v1/chat/completions", { method: "POST", body: JSON.stringify({ messages: hello }) }));
   expect([response.status, ((await response.json()) as any).error.message]).toEqual([500, "the server could not answer this request"]);
   expect(errors[0]).toBeInstanceOf(GatedDeltaError);
+});
+
+test("gated-delta serve has a model to try clients with", async () => {
+  await using child = await startServer("tiny", ["--context", "512", "--backend", "cpu", "--threads", "1"]);
+  expect(((await (await fetch(new URL("/v1/models", child.url))).json()) as any).data[0].id).toBe("tiny");
+  const tools = [{ type: "function", function: { name: "pick", parameters: { type: "object", properties: { deep: { type: "boolean" } }, required: ["deep"], additionalProperties: false } } }];
+  const body = JSON.stringify({ messages: hello, tools, tool_choice: { type: "function", function: { name: "pick" } }, max_tokens: 200 });
+  const { choices: [{ message, finish_reason: reason }] } = (await (await fetch(new URL(path, child.url), { method: "POST", body })).json()) as any;
+  expect([reason, message.tool_calls.length, message.tool_calls[0].function.name]).toEqual(["tool_calls", 1, "pick"]);
+  expect(JSON.parse(message.tool_calls[0].function.arguments)).toEqual({ deep: expect.any(Boolean) });
 });
 
 test("gated-delta serve answers, and ends when it is told to", async () => {

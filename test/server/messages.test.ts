@@ -54,6 +54,28 @@ test.each([true, false])("the client runs a loop of tools to its end, streamed: 
   ]);
 });
 
+test.each([true, false])("the client's own loop of tools asks for a thread, and goes on without one, streamed: %p", async (stream) => {
+  const runner = clientOf(lakes).beta.messages.toolRunner({
+    model: "any",
+    max_tokens: 2000,
+    thinking,
+    stream,
+    messages: [question],
+    tools: toolNames.map((name) => ({ type: "custom" as const, name, input_schema: lakeParameters, parse: (input: unknown) => input as { lake: string }, run: (input: { lake: string }) => runTool(name, input) })),
+  });
+  const before = lakes.log.length;
+  const { content } = await runner.runUntilDone();
+  expect(content.at(-1)).toMatchObject({ type: "text", text: "Baikal is four times as deep as Superior." });
+  expect(lakes.log.slice(before).map(({ status }) => status)).toEqual([400, 200, 200, 200]);
+});
+
+test("the blocks of a whole answer have the members that clients check", async () => {
+  const message = (await (await lakes.send(path, { max_tokens: 2000, thinking, tools, messages: [question] })).json()) as any;
+  expect(message.content.slice(0, 2)).toEqual([{ type: "thinking", thinking: "Two depths are wanted.", signature: "gated-delta" }, { type: "text", text: "Let me see." }]);
+  expect(message.usage).toEqual({ input_tokens: expect.any(Number), cache_creation_input_tokens: 0, cache_read_input_tokens: expect.any(Number), output_tokens: expect.any(Number), output_tokens_details: { thinking_tokens: expect.any(Number) } });
+  expect(message.usage.output_tokens_details.thinking_tokens).toBeWithin(1, message.usage.output_tokens);
+});
+
 test("the events of a stream, in full", async () => {
   const response = await lakes.send(path, { max_tokens: 2000, thinking, tools, messages: [question], stream: true });
   const events = await eventsOf(response);
@@ -100,9 +122,13 @@ test("settings are those of a session, and a form is kept to", async () => {
 describe("failures", () => {
   const wrong: [name: string, body: object, text: RegExp][] = [
     ["no limit", { messages: hello }, /max_tokens: expected an integer/],
-    ["an image", { max_tokens: 1, messages: [{ role: "user", content: [{ type: "image", source: {} }] }] }, /messages\[0\]\.content\[0\]\[0\]\.type: the model reads text alone|text alone/],
+    ["an image", { max_tokens: 1, messages: [{ role: "user", content: [{ type: "image", source: {} }] }] }, /^messages\[0\]\.content\[0\]\.type: the model reads text alone/],
     ["a document in a tool's result", { max_tokens: 1, messages: [{ role: "user", content: [{ type: "tool_result", tool_use_id: "a", content: [{ type: "document" }] }] }] }, /text alone/],
     ["a tool of Anthropic's servers", { max_tokens: 1, messages: hello, tools: [{ type: "web_search_20250305", name: "web_search" }] }, /tools\[0\]\.type/],
+    ["a summary", { max_tokens: 1, messages: hello, compaction: { type: "enabled" } }, /^compaction: /],
+    ["a tool that there is not", { max_tokens: 1, messages: hello, tools, tool_choice: { type: "tool", name: "width" } }, /^tool_choice\.name: expected "depth" \| "area", got "width"/],
+    ["a form that can't be kept", { max_tokens: 1, messages: hello, output_config: { format: { type: "json_schema", schema: { not: {} } } } }, /^output_config\.format\.schema\.not: /],
+    ["arguments that can't be kept", { max_tokens: 1, messages: hello, tools: [{ name: "a", input_schema: { properties: { b: { not: {} } } } }], tool_choice: { type: "any" } }, /^tools\[0\]\.input_schema\.properties\.b\.not: /],
     ["the beginning of an answer", { max_tokens: 1, messages: [...hello, { role: "assistant", content: "{" }] }, /last message is the assistant's/],
     ["a choice without tools", { max_tokens: 1, messages: hello, tool_choice: { type: "any" } }, /tool_choice/],
     ["a temperature out of range", { max_tokens: 1, messages: hello, temperature: 2 }, /temperature: expected a number in 0\.\.1/],
@@ -115,6 +141,16 @@ describe("failures", () => {
       expect([response.status, type, error.type]).toEqual([400, "error", "invalid_request_error"]);
       expect(error.message).toMatch(text);
     }
+  });
+
+  test("on a path that others share, or that there is not, the header tells the form", async () => {
+    for (const name of ["models/other", "messages/batches", "files"]) {
+      const { type, error } = (await (await server.send(`/v1/${name}`, undefined, { headers: { "anthropic-version": "2023-06-01" } })).json()) as any;
+      expect([type, error.type]).toEqual(["error", "not_found_error"]);
+    }
+    const error = await clientOf(server).models.retrieve("other").catch((thrown: unknown) => thrown);
+    expect(error).toBeInstanceOf(Anthropic.NotFoundError);
+    expect((error as any).error.error.type).toBe("not_found_error");
   });
 
   test("the client gets a wrong key, and a server that is about to end, as errors of its own", async () => {

@@ -60,6 +60,13 @@ test.each([true, false])("the client runs a loop of tools to its end, streamed: 
   expect(seen).toEqual(expected);
 });
 
+test("thoughts come sealed where a response is not to be stored, or they are asked for", async () => {
+  for (const [body, sealed] of [[{}, false], [{ store: false }, true], [{ include: ["reasoning.encrypted_content"] }, true]] as const) {
+    const { output, metadata } = (await (await lakes.send(path, { input: [question], tools, metadata: { turn: "1" }, ...body })).json()) as any;
+    expect([metadata, "encrypted_content" in output[0]]).toEqual([{ turn: "1" }, sealed]);
+  }
+});
+
 test("the events of a stream, in full", async () => {
   const response = await lakes.send(path, { input: [question], tools, stream: true });
   const events = await eventsOf(response);
@@ -85,8 +92,8 @@ test("the events of a stream, in full", async () => {
 test("an answer that is cut off is incomplete", async () => {
   for (const stream of [false, true]) {
     const response = await lakes.send(path, { input: [question], tools, stream, max_output_tokens: 2 });
-    const { status, incomplete_details: details } = stream ? (await eventsOf(response)).at(-1).response : ((await response.json()) as any);
-    expect([status, details]).toEqual(["incomplete", { reason: "max_output_tokens" }]);
+    const { status, incomplete_details: details, output } = stream ? (await eventsOf(response)).at(-1).response : ((await response.json()) as any);
+    expect([status, details, output.map((item: any) => item.status)]).toEqual(["incomplete", { reason: "max_output_tokens" }, ["incomplete"]]);
   }
 });
 
@@ -116,7 +123,9 @@ describe("refused", () => {
     ["a search", { input: "a", tools: [{ type: "web_search" }] }, "tools[0].type", /web_search = "disabled"/],
     ["a tool without a name", { input: "a", tools: [{ type: "function" }] }, "tools[0].name", /a text/],
     ["an image", { input: [{ role: "user", content: [{ type: "input_image" }] }] }, "input[0].content[0].type", /text alone/],
-    ["another item", { input: [{ type: "item_reference", id: "a" }] }, "input[0].type", /a function or custom tool/],
+    ["an item of an earlier response", { input: [{ type: "item_reference", id: "a" }] }, "input[0].type", /send the items themselves/],
+    ["another item", { input: [{ type: "computer_call" }] }, "input[0].type", /a function or custom tool/],
+    ["a form that can't be kept", { input: "a", text: { format: { type: "json_schema", schema: { not: {} } } } }, "text.format.schema.not", /^text\.format\.schema\.not: /],
     ["a call without a name", { input: [{ type: "function_call", call_id: "a" }] }, "input[0]", /call_id and name/],
     ["probabilities", { input: "a", top_logprobs: 1 }, "top_logprobs", /chat completions/],
   ];

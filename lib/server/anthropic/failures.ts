@@ -15,7 +15,7 @@ const types: Partial<Record<ProblemKind, string>> = {
 /** The status of an overloaded server. */
 const overloaded = 529;
 
-const body = ({ kind, message }: Problem) => ({ type: "error", error: { type: types[kind] ?? "invalid_request_error", message } });
+const body = ({ kind, message, details }: Problem) => ({ type: "error", error: { type: types[kind] ?? "invalid_request_error", message, ...(details === undefined ? {} : { details }) } });
 
 export const anthropicFailures: FailureForm = {
   status: ({ kind, status }) => (kind === "overloaded" ? overloaded : status),

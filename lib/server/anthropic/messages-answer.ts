@@ -8,8 +8,9 @@ import { newId } from "../ids.ts";
 /** Thoughts come with a signature by which their server knows them. These need none. */
 const signature = "gated-delta";
 
-function usageOf({ prompt, cached, answer }: TokenCounts) {
-  return { input_tokens: prompt - cached, cache_creation_input_tokens: 0, cache_read_input_tokens: cached, output_tokens: answer };
+function usageOf({ prompt, cached, answer, reasoning }: TokenCounts) {
+  const counts = { input_tokens: prompt - cached, cache_creation_input_tokens: 0, cache_read_input_tokens: cached, output_tokens: answer };
+  return { ...counts, output_tokens_details: { thinking_tokens: reasoning } };
 }
 
 function stopOf({ reason, stop }: AnswerEnd): object {
@@ -32,7 +33,7 @@ export class MessagesAnswer {
   whole({ answers: [answer], counts }: WholeAnswers): object {
     const content = answer!.parts.map((part) => {
       if (part.type === "call") return { type: "tool_use", id: newId("toolu_"), name: part.name, input: parseWithDigits(part.arguments) };
-      return part.type === "text" ? { type: "text", text: part.text, citations: null } : { type: "thinking", thinking: part.text, signature };
+      return part.type === "text" ? { type: "text", text: part.text } : { type: "thinking", thinking: part.text, signature };
     });
     return { ...this.#head(), content, ...stopOf(answer!.end), usage: usageOf(counts) };
   }

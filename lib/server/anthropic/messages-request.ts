@@ -4,6 +4,7 @@ import type { ChatPrompt } from "../answer-request.ts";
 import type { Asked, AnsweringApi, ReplyingApi, Served } from "../api.ts";
 import { checked } from "../body.ts";
 import { constraintOptions } from "../constraint-options.ts";
+import { membersOf } from "../members.ts";
 import { settingsOf } from "../openai/settings.ts";
 import { Problem, unsupported } from "../problem.ts";
 import { tokensOf } from "../run-answer.ts";
@@ -13,9 +14,16 @@ import { messagesBody } from "./messages-schema.ts";
 import type { MessagesBody } from "./messages-schema.ts";
 import { messagesOf } from "./messages.ts";
 
+/** Members that ask for what there is none of, and why. */
+const missing = { container: "the server runs no tools", compaction: "the server writes no summaries: ask for one in a message" } as const;
+
+/** By which Anthropic's clients know that they have to send the whole conversation. */
+const unthreaded = { error_code: "thread_unsupported_request", unsupported: ["thread"] } as const;
+
 function promptOf(body: MessagesBody): ChatPrompt {
   if ((body.mcp_servers ?? []).length > 0) throw unsupported("mcp_servers", "the server runs no tools: pass them as tools");
-  if ((body.container ?? null) !== null) throw unsupported("container", "the server runs no tools");
+  for (const [member, why] of Object.entries(missing)) if ((body[member as keyof typeof missing] ?? null) !== null) throw unsupported(member, why);
+  if ((body.thread ?? null) !== null) throw new Problem("unsupported", "thread: conversations are not kept: send the whole one", { member: "thread", details: unthreaded });
   const thinks = body.thinking !== undefined && body.thinking !== null && body.thinking.type !== "disabled";
   return { messages: messagesOf(body), tools: toolsOf(body), variables: { enable_thinking: thinks } };
 }
@@ -58,12 +66,15 @@ function constraintOf({ tool_choice: choice, output_config: config, output_forma
   return constraintOptions(schema, type === "tool" ? { name: name! } : type === "any" ? "required" : type, tools);
 }
 
+/** The paths of messages have these in common. */
+const common = { failures: anthropicFailures, memberOf: membersOf({ schema: "output_config.format.schema", parameters: "input_schema" }) };
+
 /** Anthropic's messages. */
-export const messages: AnsweringApi = { path: "/v1/messages", failures: anthropicFailures, read };
+export const messages: AnsweringApi = { path: "/v1/messages", ...common, read };
 
 /** How many tokens messages have. */
 export const countTokens: ReplyingApi = {
   path: "/v1/messages/count_tokens",
-  failures: anthropicFailures,
+  ...common,
   reply: (body, { model }) => ({ input_tokens: tokensOf(model, promptOf(checked(messagesBody(), body))) }),
 };

@@ -28,6 +28,8 @@ export const messagesBody = lazily(({ z }) => {
     // These ask for what there is none of.
     mcp_servers: z.array(z.unknown(), "an array of servers").nullish(),
     container: z.unknown().optional(),
+    compaction: z.unknown().optional(),
+    thread: z.unknown().optional(),
   }, "an object");
 });
 

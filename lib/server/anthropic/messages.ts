@@ -1,11 +1,11 @@
 /** Messages of `POST /v1/messages` in the form that chat templates read. */
 import type { ChatMessage } from "../../model/text/chat-messages.ts";
-import { argumentsOf, contentText } from "../openai/messages.ts";
+import { argumentsOf, contentText, partText } from "../openai/messages.ts";
+import type { Part } from "../openai/messages.ts";
 import { Problem } from "../problem.ts";
 import type { MessagesBody } from "./messages-schema.ts";
 
 type Content = MessagesBody["system"];
-type Block = { readonly type: string; readonly [key: string]: unknown };
 
 /**
  * Begins a part of Claude Code's system prompt that is for Anthropic's accounts and not for the model. It changes with each request:
@@ -16,7 +16,7 @@ const billing = "x-anthropic-billing-header:";
 /** The system's text, less parts that are not for the model. */
 function systemText(system: Content): string {
   if (typeof system === "string") return system.startsWith(billing) ? system.slice(`${system}\n`.indexOf("\n") + 1).trimStart() : system;
-  const parts = (system ?? []).map((part, i) => contentText(`system[${i}]`, [part]));
+  const parts = (system ?? []).map((part, i) => partText(`system[${i}]`, part));
   return parts.filter((text) => !text.startsWith(billing)).join("\n\n");
 }
 
@@ -50,9 +50,9 @@ function userOf(content: Content, member: string, names: ReadonlyMap<string, str
     if (texts.length > 0) messages.push({ role: "user", content: texts.join("\n\n") });
     texts = [];
   };
-  for (const [i, block] of (content as Block[]).entries()) {
+  for (const [i, block] of (content as Part[]).entries()) {
     if (block.type !== "tool_result") {
-      texts.push(contentText(`${member}[${i}]`, [block]));
+      texts.push(partText(`${member}[${i}]`, block));
       continue;
     }
     flush();
@@ -70,7 +70,7 @@ function assistantOf(content: Content, member: string, names: Map<string, string
   if (!Array.isArray(content)) return { role: "assistant", content: contentText(member, content) };
   let [text, thoughts] = ["", undefined as string | undefined];
   const calls: object[] = [];
-  for (const [i, block] of (content as Block[]).entries()) {
+  for (const [i, block] of (content as Part[]).entries()) {
     const { type, id, name, input, thinking } = block;
     const at = `${member}[${i}]`;
     if (type === "redacted_thinking") continue; // no thoughts of this model
@@ -82,7 +82,7 @@ function assistantOf(content: Content, member: string, names: Map<string, string
       if (typeof name !== "string") throw expectedText(`${at}.name`);
       names.set(id, name);
       calls.push({ type: "function", id, function: { name, arguments: argumentsOf(`${at}.input`, input) } });
-    } else text += contentText(at, [block]);
+    } else text += partText(at, block);
   }
   return { role: "assistant", content: text, ...(thoughts === undefined ? {} : { reasoning_content: thoughts }), ...(calls.length > 0 ? { tool_calls: calls } : {}) };
 }

@@ -2,8 +2,9 @@
 import type { ConstraintOptions } from "../../model/constraints/constraint-grammar.ts";
 import type { AnsweringApi, Asked, Served } from "../api.ts";
 import { checked } from "../body.ts";
-import { Problem, unsupported } from "../problem.ts";
 import { constraintOptions } from "../constraint-options.ts";
+import { membersOf } from "../members.ts";
+import { Problem, unsupported } from "../problem.ts";
 import { ChatAnswer } from "./chat-answer.ts";
 import { chatBody } from "./chat-schema.ts";
 import type { ChatBody } from "./chat-schema.ts";
@@ -72,4 +73,4 @@ export function schemaOf(format: { readonly type: string } | null | undefined, s
 }
 
 /** OpenAI's chat completions. */
-export const chatCompletions: AnsweringApi = { path: "/v1/chat/completions", failures: openaiFailures, read };
+export const chatCompletions: AnsweringApi = { path: "/v1/chat/completions", failures: openaiFailures, memberOf: membersOf({ schema: "response_format.json_schema.schema", parameters: "function.parameters" }), read };

@@ -11,11 +11,13 @@ export const samplingMembers = lazily(({ z }) => {
     const expected = `an integer in ${least}..${most}`;
     return z.int(expected).min(least, expected).max(most, expected).nullish();
   };
+  const limit = "an integer in 1..2147483647, or -1 for no limit";
   const seed = "an integer";
   const bias = "an object of numbers in -100..100 by token id";
   return {
     within,
     count,
+    tokens: z.int(limit).min(-1, limit).max(2 ** 31 - 1, limit).refine((n) => n !== 0, limit).nullish(),
     shape: {
       temperature: within(0, 100),
       top_p: within(0, 1),
@@ -46,7 +48,7 @@ export const contentMember = lazily(({ z }) => {
 });
 
 export const chatBody = lazily(({ z }) => {
-  const { count, shape } = samplingMembers();
+  const { count, tokens, shape } = samplingMembers();
   const text = z.string("a text");
   const call = z.object({
     id: text.nullish(),
@@ -73,8 +75,8 @@ export const chatBody = lazily(({ z }) => {
     model: text.nullish(),
     stream: z.boolean("true or false").nullish(),
     stream_options: z.object({ include_usage: z.boolean("true or false").nullish() }, "an object of options").nullish(),
-    max_tokens: count(1, 2 ** 31 - 1),
-    max_completion_tokens: count(1, 2 ** 31 - 1),
+    max_tokens: tokens,
+    max_completion_tokens: tokens,
     n: count(1, 128),
     stop: stopMember(),
     logprobs: z.boolean("true or false").nullish(),

@@ -2,6 +2,7 @@
 import { lazily } from "../../arguments/schemas.ts";
 import type { AnsweringApi, Asked, Served } from "../api.ts";
 import { checked } from "../body.ts";
+import { membersOf } from "../members.ts";
 import { Problem, unsupported } from "../problem.ts";
 import { samplingMembers, stopMember } from "./chat-schema.ts";
 import { CompletionsAnswer } from "./completions-answer.ts";
@@ -9,14 +10,14 @@ import { openaiFailures } from "./failures.ts";
 import { settingsOf } from "./settings.ts";
 
 const completionsBody = lazily(({ z }) => {
-  const { count, shape } = samplingMembers();
+  const { count, tokens, shape } = samplingMembers();
   const prompt = "a text, or an array of token ids";
   const token = z.int(prompt).min(0, prompt);
   return z.object({
     prompt: z.union([z.string(), z.array(token), z.array(z.string()).length(1), z.array(z.array(token)).length(1)], `${prompt}: one prompt`),
     stream: z.boolean("true or false").nullish(),
     stream_options: z.object({ include_usage: z.boolean("true or false").nullish() }, "an object of options").nullish(),
-    max_tokens: count(1, 2 ** 31 - 1),
+    max_tokens: tokens,
     n: count(1, 128),
     stop: stopMember(),
     logprobs: count(0, 20),
@@ -51,4 +52,4 @@ function read(value: unknown, served: Served): Asked {
 }
 
 /** OpenAI's completions of texts. */
-export const completions: AnsweringApi = { path: "/v1/completions", failures: openaiFailures, read };
+export const completions: AnsweringApi = { path: "/v1/completions", failures: openaiFailures, memberOf: membersOf({ schema: "schema", parameters: "parameters" }), read };

@@ -10,21 +10,30 @@ type Message = ChatBody["messages"][number];
 /** Parts of content that are text, and the member that has it. */
 const textMembers: Readonly<Record<string, string>> = { text: "text", refusal: "refusal", input_text: "text", output_text: "text" };
 
+/** A part of a message's content. */
+export type Part = { readonly type: string; readonly [key: string]: unknown };
+
 /**
  * The text of a message's content.
  *
  * @throws {Problem} for images, sounds, files and other parts.
  */
-export function contentText(member: string, content: string | readonly { readonly type: string; readonly [key: string]: unknown }[] | null | undefined): string {
+export function contentText(member: string, content: string | readonly Part[] | null | undefined): string {
   if (content === undefined || content === null) return "";
-  if (typeof content === "string") return content;
-  return content.map((part, i) => {
-    const name = Object.hasOwn(textMembers, part.type) ? textMembers[part.type]! : undefined;
-    if (name === undefined) throw unsupported(`${member}[${i}].type`, `the model reads text alone, not ${JSON.stringify(part.type)}`);
-    const text = part[name];
-    if (typeof text === "string") return text;
-    throw new Problem("invalid", `${member}[${i}].${name}: expected a text`, { member: `${member}[${i}].${name}` });
-  }).join("");
+  return typeof content === "string" ? content : content.map((part, i) => partText(`${member}[${i}]`, part)).join("");
+}
+
+/**
+ * The text of one part.
+ *
+ * @throws {Problem} as {@link contentText}.
+ */
+export function partText(member: string, part: Part): string {
+  const name = Object.hasOwn(textMembers, part.type) ? textMembers[part.type]! : undefined;
+  if (name === undefined) throw unsupported(`${member}.type`, `the model reads text alone, not ${JSON.stringify(part.type)}`);
+  const text = part[name];
+  if (typeof text === "string") return text;
+  throw new Problem("invalid", `${member}.${name}: expected a text`, { member: `${member}.${name}` });
 }
 
 /**

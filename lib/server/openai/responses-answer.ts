@@ -9,6 +9,8 @@ import type { ResponsesBody } from "./responses-schema.ts";
 import type { ResponsesTools } from "./responses-tools.ts";
 
 type Item = Readonly<Record<string, unknown>>;
+/** How far an item, or a response, is. */
+type Status = "in_progress" | "completed" | "incomplete";
 
 function usageOf({ prompt, cached, answer, reasoning }: TokenCounts): object {
   return {
@@ -49,8 +51,12 @@ export class ResponsesAnswer {
   }
 
   whole({ answers: [answer], counts }: WholeAnswers): object {
-    const output = answer!.parts.map((part) => (part.type === "call" ? this.#tools.item(part) : this.#textItem(part.type, newId(part.type === "text" ? "msg_" : "rs_"), part.text)));
-    return this.#response(output, answer!.end, counts);
+    const { parts, end } = answer!;
+    const output = parts.map((part, i) => {
+      if (part.type === "call") return this.#tools.item(part);
+      return this.#textItem(part.type, newId(part.type === "text" ? "msg_" : "rs_"), part.text, i === parts.length - 1 ? statusOf(end) : "completed");
+    });
+    return this.#response(output, end, counts);
   }
 
   next(event: AnswerEvent): string {
@@ -61,10 +67,10 @@ export class ResponsesAnswer {
         return event.parts.map((part) => this.#part(part)).join("");
       case "end":
         this.#end = event.end;
-        return this.#close();
+        return this.#close(statusOf(event.end));
       case "over": {
         const response = this.#response(this.#output, this.#end, event.counts);
-        return this.#event(this.#end.reason === "length" ? "response.incomplete" : "response.completed", { response });
+        return this.#event(`response.${statusOf(this.#end)}`, { response });
       }
     }
   }
@@ -95,17 +101,18 @@ export class ResponsesAnswer {
     const id = newId(type === "text" ? "msg_" : "rs_");
     this.#open = { type, id, text: "" };
     const output_index = this.#output.length;
-    const item = { ...this.#textItem(type, id, ""), status: "in_progress", content: [] };
+    const item = { ...this.#textItem(type, id, "", "in_progress"), content: [] };
     return this.#event("response.output_item.added", { output_index, item }) + this.#event("response.content_part.added", { item_id: id, output_index, content_index: 0, part: textPart(type, "") });
   }
 
-  #close(): string {
+  /** @param status that of the item to which text is being added, if there is one. */
+  #close(status: Status = "completed"): string {
     if (this.#open === undefined) return "";
     const { type, id, text } = this.#open;
     this.#open = undefined;
     const of = { item_id: id, output_index: this.#output.length, content_index: 0 };
     const done = type === "text" ? this.#event("response.output_text.done", { ...of, text, logprobs: [] }) : this.#event("response.reasoning_text.done", { ...of, text });
-    return done + this.#event("response.content_part.done", { ...of, part: textPart(type, text) }) + this.#done(this.#textItem(type, id, text));
+    return done + this.#event("response.content_part.done", { ...of, part: textPart(type, text) }) + this.#done(this.#textItem(type, id, text, status));
   }
 
   #done(item: Item): string {
@@ -117,22 +124,22 @@ export class ResponsesAnswer {
     return namedEvent({ type, sequence_number: this.#events++, ...members });
   }
 
-  #textItem(type: "text" | "reasoning", id: string, text: string): Item {
-    if (type === "text") return { id, type: "message", status: "completed", role: "assistant", content: [textPart(type, text)] };
-    return { id, type: "reasoning", summary: [], content: [textPart(type, text)], ...(this.#sealed ? { encrypted_content: sealed(text) } : {}), status: "completed" };
+  #textItem(type: "text" | "reasoning", id: string, text: string, status: Status): Item {
+    if (type === "text") return { id, type: "message", status, role: "assistant", content: [textPart(type, text)] };
+    return { id, type: "reasoning", summary: [], content: [textPart(type, text)], ...(this.#sealed ? { encrypted_content: sealed(text) } : {}), status };
   }
 
   /** @param end undefined while it goes on. */
   #response(output: readonly Item[], end: AnswerEnd | undefined, counts: TokenCounts | undefined): object {
-    const { instructions, max_output_tokens: limit, parallel_tool_calls: parallel, temperature, tool_choice: choice, tools, top_p: topP, text, reasoning } = this.#body;
-    const cut = end?.reason === "length";
+    const { instructions, max_output_tokens: limit, parallel_tool_calls: parallel, temperature, tool_choice: choice, tools, top_p: topP, text, reasoning, metadata } = this.#body;
+    const status = end === undefined ? "in_progress" : statusOf(end);
     return {
       id: this.#id,
       object: "response",
       created_at: this.#created,
-      status: end === undefined ? "in_progress" : cut ? "incomplete" : "completed",
+      status,
       error: null,
-      incomplete_details: cut ? { reason: "max_output_tokens" } : null,
+      incomplete_details: status === "incomplete" ? { reason: "max_output_tokens" } : null,
       instructions: instructions ?? null,
       max_output_tokens: limit ?? null,
       model: this.#served.name,
@@ -148,9 +155,13 @@ export class ResponsesAnswer {
       top_p: topP ?? null,
       truncation: "disabled",
       usage: counts === undefined ? null : usageOf(counts),
-      metadata: {},
+      metadata: metadata ?? {},
     };
   }
+}
+
+function statusOf({ reason }: AnswerEnd): Status {
+  return reason === "length" ? "incomplete" : "completed";
 }
 
 function textPart(type: "text" | "reasoning", text: string): object {

@@ -71,6 +71,7 @@ function otherMessage(type: string, { role, content, call_id: id, output }: Item
     const name = names.get(id);
     return { role: "tool", content: contentText(`${at}.output`, output), tool_call_id: id, ...(name === undefined ? {} : { name }) };
   }
+  if (type === "item_reference") throw unsupported(`${at}.type`, "responses are not kept: send the items themselves, as clients do with store: false");
   if (type !== "message") throw unsupported(`${at}.type`, `expected "message", "reasoning", or a call of a function or custom tool or its output, got ${JSON.stringify(type)}`);
   if (role === undefined || role === null) throw new Problem("invalid", `${at}.role: expected a role, got nothing`, { member: `${at}.role` });
   return { role: role === "developer" ? "system" : role, content: contentText(`${at}.content`, content) };

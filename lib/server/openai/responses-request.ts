@@ -2,8 +2,9 @@
 import type { ConstraintOptions } from "../../model/constraints/constraint-grammar.ts";
 import type { AnsweringApi, Asked, Served } from "../api.ts";
 import { checked } from "../body.ts";
-import { Problem, unsupported } from "../problem.ts";
 import { constraintOptions } from "../constraint-options.ts";
+import { membersOf } from "../members.ts";
+import { Problem, unsupported } from "../problem.ts";
 import { schemaOf } from "./chat-request.ts";
 import { openaiFailures } from "./failures.ts";
 import { ResponsesAnswer } from "./responses-answer.ts";
@@ -31,7 +32,7 @@ function read(value: unknown, served: Served): Asked {
     answers: 1,
     severalCalls: body.parallel_tool_calls ?? true,
   };
-  const answer = new ResponsesAnswer(served, body, tools, include.includes("reasoning.encrypted_content"));
+  const answer = new ResponsesAnswer(served, body, tools, include.includes("reasoning.encrypted_content") || body.store === false);
   return { request, stream: body.stream ?? false, whole: (answers) => answer.whole(answers), next: (event) => answer.next(event), failed: (problem) => answer.failed(problem) };
 }
 
@@ -44,4 +45,4 @@ function constraintOf({ text, tool_choice: choice }: ResponsesBody, tools: boole
 }
 
 /** OpenAI's responses. */
-export const responses: AnsweringApi = { path: "/v1/responses", failures: openaiFailures, read };
+export const responses: AnsweringApi = { path: "/v1/responses", failures: openaiFailures, memberOf: membersOf({ schema: "text.format.schema", parameters: "parameters" }), read };

@@ -35,6 +35,8 @@ export const responsesBody = lazily(({ z }) => {
     reasoning: z.object({ effort: text.nullish() }, "an object of options").nullish(),
     text: z.object({ format: z.object({ type: text, schema: schema.nullish() }, format).nullish() }, "an object of options").nullish(),
     include: z.array(text, "an array of texts").nullish(),
+    store: z.boolean("true or false").nullish(),
+    metadata: z.record(z.string(), z.unknown(), "an object").nullish(),
     // These ask for what there is none of.
     top_logprobs: count(0, 20),
     background: z.boolean("true or false").nullish(),

@@ -35,7 +35,7 @@ export function settingsOf(body: Settings, maxTokens: number | null | undefined,
     seed: seed === undefined || seed === null ? undefined : Number(BigInt.asUintN(53, BigInt(seed))),
     minTokens: body.min_tokens,
     stop: body.stop,
-    maxTokens: Math.min(maxTokens ?? Infinity, answerTokens),
+    maxTokens: Math.min(typeof maxTokens === "number" && maxTokens > 0 ? maxTokens : Infinity, answerTokens),
   };
   return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined && value !== null)) as GenerateOptions;
 }

@@ -170,8 +170,12 @@ describe("the site's guides", () => {
     const whole = table(textOf("speed.md"), "| | threads | median |");
     const recorded = table(model, "| | threads | median |");
     expect(whole.map(({ threads, median, best }) => [threads, median, best])).toEqual(recorded.map(({ threads, median, best }) => [threads, median, best]));
-    const said = textOf("why.md").replace(/\s+/g, " ");
-    expect(said).toContain(`a token takes ${recorded[2]!["median"]} (${recorded[2]!["best"]!.replace(" ms", "")} at best) and a prompt of 512 tokens ${recorded[0]!["median"]}.`);
+    const beside = new Map(table(model, "| | exact, folder | exact, Q4_0 |").map((row) => [row[""]!.replace(/, 2 rounds$/, ""), row]));
+    for (const row of table(textOf("why.md"), "| | exact | int8 | llama.cpp")) {
+      const of = beside.get(row[""]!.replace(/ tokens$/, ""))!;
+      const medians = ["exact, Q4_0", "int8, Q4_0", "llama.cpp, Q4_0", "ik_llama.cpp, Q4_0"].map((head) => of[head]!.split(", ")[1]!);
+      expect(Object.values(row).slice(1)).toEqual(medians);
+    }
     expect(model.replace(/\s+/g, " ")).toContain("16 to 22 s a token");
     const gpu = new Map(table(readFileSync(join(root, "bench/gpu.md"), "utf8"), "| case | µs |").map((row) => [row["case"]!, Number(row["µs"])]));
     const [, ...later] = /take\s+([\d.]+), ([\d.]+) and ([\d.]+) µs for decode,\s+and ([\d.]+)\s+and ([\d.]+) µs for prefill/.exec(textOf("why.md"))!;

@@ -4,7 +4,6 @@ import { gatedDelta as referenceOf } from "../reference/gated-delta.ts";
 import type { GatedDeltaCase } from "../reference/gated-delta.ts";
 import { onEachBackend, onOnly } from "../support/backends.ts";
 import { buildGatedDelta } from "../support/cases.ts";
-import type { GatedDeltaSpec } from "../support/cases.ts";
 import { bounds } from "../../lib/cli/verify/compare.ts";
 import { expectNear, expectRounded, expectSameBits } from "../support/judge.ts";
 import { Layouts, download } from "../support/layouts.ts";

@@ -12,7 +12,7 @@ import type { GgufTensorToWrite, GgufToWrite } from "./support/gguf-writer.ts";
 const files = scratch();
 
 describe("the golden models", () => {
-  test.each(["qwen35-q4_k_m", "qwen35-q8_0", "qwen35moe-q4_k_m", "qwen3next-bf16"])("%s", async (name) => {
+  test.each(["qwen35-q4_k_m", "qwen35-q8_0", "qwen35moe-q4_k_m", "qwen35moe-joined", "qwen3next-bf16"])("%s", async (name) => {
     using device = openDevice(1);
     const rows = await checkFolder(dirname(ggufPath(name)), device, { dtype: "f32", activations: "exact", prompts: ["exact"] });
     expect(rows.filter(({ pass }) => !pass)).toEqual([]);
@@ -21,7 +21,7 @@ describe("the golden models", () => {
 });
 
 describe("ggml's blocks have the bits of the floats that they stand for", () => {
-  test.each(["qwen35-q4_k_m", "qwen35-q8_0", "qwen35moe-q4_k_m"])("%s", async (name) => {
+  test.each(["qwen35-q4_k_m", "qwen35-q8_0", "qwen35moe-q4_k_m", "qwen35moe-joined"])("%s", async (name) => {
     using device = Device.open({ backend: "cpu" });
     const path = ggufFiles(files)(asFloats(partsOf(ggufPath(name))));
     expect(await logitsOf(device, path)).toEqual(await logitsOf(device, ggufPath(name)));

@@ -53,6 +53,8 @@ describe("a bad file is refused", () => {
     ["a size that is a text", valued({ "qwen35.ssm.state_size": text("16") }), "a whole number"],
     ["other lengths of value heads", valued({ "qwen35.attention.value_length": u32(8) }), "attention.value_length to be 16"],
     ["more prediction blocks than blocks", valued({ "qwen35.nextn_predict_layers": u32(2) }), "nextn_predict_layers"],
+    ["layers that it lists for other blocks", valued({ "qwen35.attention.recurrent_layers": { type: "bools", value: [true, false, true] } }), "recurrent_layers to have 2 elements"],
+    ["a list of layers that is a text", valued({ "qwen35.attention.recurrent_layers": text("10") }), "an array of booleans"],
     ["no embedding", { ...tiny, tensors: tiny.tensors.slice(1) }, '"token_embd.weight"'],
     ["no query", { ...tiny, tensors: tiny.tensors.filter(({ name }) => name !== "blk.1.attn_q.weight") }, '"blk.1.attn_q.weight"'],
   ])("with %s", async (_, content, mention) => {

@@ -14,8 +14,11 @@ import { scratch } from "./support/files.ts";
 import { ggufFiles, logitsOf, refused, tensored, text, tiny, u32, valued } from "./support/gguf-cases.ts";
 import type { Values } from "./support/gguf-cases.ts";
 import { ggufPath } from "./support/gguf-models.ts";
+import { randomBlocks } from "./support/ggml.ts";
 import { ggufBytes } from "./support/gguf-writer.ts";
 import type { GgufToWrite } from "./support/gguf-writer.ts";
+import { Random } from "./support/random.ts";
+import { tinyGguf } from "./support/tiny-gguf.ts";
 
 const files = scratch();
 const fileOf = ggufFiles(files);
@@ -56,11 +59,38 @@ describe("a file is read", () => {
     for (const other of others) expect(await logitsOf(device, fileOf(other))).toEqual(logits);
   });
 
-  test("by its content under another name, and in a folder with a projector", async () => {
+  test("with attention in the layers that the file lists, whatever its interval is", async () => {
+    const logits = await logitsOf(device, fileOf(tiny));
+    const listed = (value: boolean[]): Values => ({ "qwen35.attention.recurrent_layers": { type: "bools", value }, "qwen35.full_attention_interval": u32(4) });
+    expect(await logitsOf(device, fileOf(valued(listed([true, false]))))).toEqual(logits);
+    const predicting = { "qwen35.block_count": u32(3), "qwen35.nextn_predict_layers": u32(1) };
+    expect(await logitsOf(device, fileOf(valued({ ...listed([true, false, false]), ...predicting })))).toEqual(logits);
+  });
+
+  test.each(["f32", "q8_0"])("with the projections of queries, keys and values in one, of %s", async (name) => {
+    const format = ggmlFormats[name === "f32" ? "f32" : "q8_0"];
+    const random = new Random(5);
+    const base = tinyGguf(1, true);
+    const parts = ["q", "k", "v"].map((part) => base.tensors.find((one) => one.name === `blk.1.attn_${part}.weight`)!);
+    const split = parts.map(({ name: own, sizes: [rows = 0, columns = 0] }) => {
+      const data = name === "f32"
+        ? new Uint8Array(Float32Array.from({ length: rows * columns }, () => random.normal() / 16).buffer)
+        : Uint8Array.from(randomBlocks(random, "q8_0", rows, columns / format.elements).bytes.data);
+      return { name: own, type: format.type, sizes: [rows, columns], data };
+    });
+    const sizes = [split.reduce((sum, one) => sum + one.sizes[0]!, 0), split[0]!.sizes[1]!];
+    const joined = { name: "blk.1.attn_qkv.weight", type: format.type, sizes, data: new Uint8Array(Buffer.concat(split.map(({ data }) => data))) };
+    const others = base.tensors.filter((one) => !parts.includes(one));
+    const logits = await logitsOf(device, fileOf({ ...base, tensors: [...others, ...split] }));
+    expect(await logitsOf(device, fileOf({ ...base, tensors: [...others, joined] }))).toEqual(logits);
+    expect((await refused(device, fileOf({ ...base, tensors: [...others, joined, split[0]!] }))).message).toContain("blk.1.attn_q.weight");
+  });
+
+  test("by its content under another name, and in a folder with a projector or prediction blocks", async () => {
     const logits = await logitsOf(device, fileOf(tiny));
     expect(await logitsOf(device, fileOf(tiny, "sha256-1234"))).toEqual(logits);
     const path = fileOf(tiny);
-    writeFileSync(join(dirname(path), "mmproj-F16.gguf"), "GGUF");
+    for (const name of ["mmproj-F16.gguf", "mtp-model.gguf"]) writeFileSync(join(dirname(path), name), "GGUF");
     expect(await logitsOf(device, dirname(path))).toEqual(logits);
   });
 

@@ -8,6 +8,7 @@ import { Device, GatedDeltaError } from "../lib/index.ts";
 import type { ErrorCode, Tensor } from "../lib/index.ts";
 import { loadModelWeights } from "../lib/model/load-weights.ts";
 import type { LoadWeightsOptions } from "../lib/model/load-weights.ts";
+import { folderOf } from "../lib/model/text/text-files.ts";
 import { readModel, writeChanged, zeros } from "./support/changed-models.ts";
 import type { ModelParts } from "./support/changed-models.ts";
 import { scratch } from "./support/files.ts";
@@ -331,6 +332,13 @@ describe("files", () => {
 
   test.each([[null], [3], [""], [["a"]], [{}]])("%p as a folder", async (folder) => {
     expect((await refused(folder)).code).toBe("invalid-argument");
+  });
+
+  test("links in a circle, by the load and by the command", async () => {
+    const path = newPath("circle.gguf");
+    symlinkSync(path, path);
+    expect((await refused(path)).code).toBe("file");
+    expect(() => folderOf(path)).not.toThrow();
   });
 
   test("links to files elsewhere are what a cache of downloads has", async () => {

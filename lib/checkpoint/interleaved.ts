@@ -36,6 +36,12 @@ export function splitQkvz(config: LayerConfig): { readonly qkv: Gather; readonly
   return { qkv: { rows: convChannels(config), moves: qkv }, z: { rows: valueChannels(config), moves: z } };
 }
 
+/** Rows one below another as weights of their own. */
+export function splitRows(sizes: readonly number[]): readonly Gather[] {
+  let from = 0;
+  return sizes.map((rows) => ({ rows, moves: [{ from: (from += rows) - rows, to: 0, rows }] }));
+}
+
 /** `in_proj_ba` as the projections of b and a. */
 export function splitBa({ keyHeads, valueHeads }: LayerConfig): { readonly b: Gather; readonly a: Gather } {
   const ratio = valueHeads / keyHeads;

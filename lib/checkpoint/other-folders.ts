@@ -1,5 +1,6 @@
 /** Folders that are easily mistaken for a model's, recognised by their entries. */
 import { readdirSync, statSync } from "node:fs";
+import { statOf } from "./regular-file.ts";
 import { basename, join } from "node:path";
 import { FileError } from "../errors.ts";
 import { readWhole } from "./regular-file.ts";
@@ -84,5 +85,5 @@ function textOf(op: string, path: string): string | undefined {
 }
 
 function isFolder(path: string): boolean {
-  return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
+  return statOf(path)?.isDirectory() === true;
 }

@@ -7,6 +7,7 @@
 import { DTypeError, FileError, UnsupportedError } from "../errors.ts";
 import { floatDType } from "./dtypes.ts";
 import type { TensorInfo } from "./header.ts";
+import { nameIn, placeIn } from "./source.ts";
 import type { TensorSource } from "./source.ts";
 import { storedMatrix, type StoredMatrix } from "./matrix.ts";
 import { bitsOf, formOf, groupsOf, supportedWeights, type Quantization } from "./quantization.ts";
@@ -66,7 +67,7 @@ export function quantizedShapes(
   if (expectRows(biasesName, biases) !== groups) throw misfit(biasesName, `as many columns as ${scalesName}, ${groups}`, biases);
   const dtype = floats(scalesName, scales);
   if (floats(biasesName, biases) !== dtype) {
-    throw new DTypeError({ op, argument: `${source.path}: ${biasesName}`, expected: `${scales.dtype}, as the scales have`, received: biases.dtype });
+    throw new DTypeError({ op, argument: placeIn(source, biasesName), expected: `${scales.dtype}, as the scales have`, received: biases.dtype });
   }
   return storedMatrix(form.format, rows, columns, dtype);
 
@@ -79,15 +80,15 @@ export function quantizedShapes(
   function floats(name: string, { dtype }: TensorInfo) {
     const own = floatDType(dtype);
     if (own) return own;
-    throw new DTypeError({ op, argument: `${source.path}: ${name}`, expected: "F32, F16 or BF16", received: dtype });
+    throw new DTypeError({ op, argument: placeIn(source, name), expected: "F32, F16 or BF16", received: dtype });
   }
 
   function misfit(name: string, expected: string, { shape }: TensorInfo): FileError {
-    return new FileError(source.path, { op, expected: `${name} of shape ${expected}`, received: `[${shape.join(", ")}]` });
+    return new FileError(source.path, { op, expected: `${nameIn(source, name)} of shape ${expected}`, received: `[${shape.join(", ")}]` });
   }
 
   function foreign(name: string, received: string): UnsupportedError {
-    return new UnsupportedError({ op, argument: `${source.path}: ${name}`, expected: supportedWeights, received });
+    return new UnsupportedError({ op, argument: placeIn(source, name), expected: supportedWeights, received });
   }
 }
 
@@ -96,6 +97,6 @@ function blockMatrix(source: TensorSource, name: string, rows: readonly number[]
   const { weightFormat, shape } = source.info(name);
   const stored = storedMatrix(weightFormat!, rows, columns);
   if (stored.weight.shape.join() === shape.join()) return stored;
-  const expected = `${name} of shape [${stored.weight.shape.join(", ")}], bytes of ${weightFormat}, as the configuration says`;
+  const expected = `${nameIn(source, name)} of shape [${stored.weight.shape.join(", ")}], bytes of ${weightFormat}, as the configuration says`;
   throw new FileError(source.path, { op, expected, received: `[${shape.join(", ")}]` });
 }

@@ -1,10 +1,19 @@
 /** Opening and reading regular files: a caller's path may name a pipe or a device. */
-import { closeSync, constants, fstatSync, openSync, read, readSync } from "node:fs";
+import { closeSync, constants, fstatSync, openSync, read, readSync, statSync } from "node:fs";
 import type { Stats } from "node:fs";
 import { FileError, describe } from "../errors.ts";
 
 /** One read call's bytes: below the 2 GiB that a system call may take. */
 const mostPerRead = 2 ** 30;
+
+/** The file or folder at a path; undefined if that cannot be found out, as with links in a circle: opening it reports the reason. */
+export function statOf(path: string): Stats | undefined {
+  try {
+    return statSync(path, { throwIfNoEntry: false });
+  } catch {
+    return undefined;
+  }
+}
 
 /**
  * Opens a regular file for reading. O_NONBLOCK keeps a named pipe from blocking the process before it can be refused.

@@ -11,6 +11,8 @@ export interface TensorSource extends Disposable {
   readonly path: string;
   /** The names of all tensors. */
   readonly names: readonly string[];
+  /** The name in the file of a tensor, for messages, where it is another one. */
+  nameInFile?(name: string): string;
   /** The names that begin with `prefix`, in the order of their UTF-16 code units, found by binary search. */
   namesWithPrefix(prefix: string): readonly string[];
   /** The file's `__metadata__`; a checkpoint has that of all shards opened so far, each key from the first shard with it. */
@@ -61,6 +63,16 @@ export interface TensorSource extends Disposable {
   float32(name: string): Float32Array<ArrayBuffer>;
   /** {@link floats} as float64. */
   float64(name: string): Float64Array<ArrayBuffer>;
+}
+
+/** The name of a tensor in its file, for messages. */
+export function nameIn(source: TensorSource, name: string): string {
+  return source.nameInFile?.(name) ?? name;
+}
+
+/** The same with the source's path, as the argument of an error. */
+export function placeIn(source: TensorSource, name: string): string {
+  return `${source.path}: ${nameIn(source, name)}`;
 }
 
 /** The names of a source, listed and sorted on first use. */

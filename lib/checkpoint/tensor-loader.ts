@@ -7,6 +7,7 @@
 import type { Device } from "../device/device.ts";
 import { DTypeError, FileError } from "../errors.ts";
 import { floatDType } from "./dtypes.ts";
+import { nameIn, placeIn } from "./source.ts";
 import type { TensorSource } from "./source.ts";
 import { dtypes, type DType, type FloatDType } from "../tensor/dtype.ts";
 import type { Tensor } from "../tensor/tensor.ts";
@@ -121,7 +122,7 @@ export class TensorLoader implements Disposable {
     const other = kinds.findIndex((kind) => kind !== dtype);
     if (other >= 0) {
       const received = `${kinds[other]} with ${dtype}`;
-      throw new DTypeError({ op: this.op, argument: `${this.source.path}: ${names[other]}`, expected: `the dtype of ${names[0]}`, received });
+      throw new DTypeError({ op: this.op, argument: placeIn(this.source, names[other]!), expected: `the dtype of ${nameIn(this.source, names[0]!)}`, received });
     }
     const rows = shapes.reduce((sum, [shape]) => sum + (shape[0] ?? 0), 0);
     const made = this.#make(dtype, [rows, ...(shapes[0]?.[0] ?? []).slice(1)]);
@@ -250,7 +251,7 @@ export class TensorLoader implements Disposable {
     const textOf = ({ weightFormat, scales }: StoredMatrix): string => weightFormat + (scales === undefined ? "" : ` with scales of ${scales.dtype}`);
     const [expected, received] = [textOf(form), textOf(stored)];
     if (received === expected) return;
-    throw new DTypeError({ op: this.op, argument: `${this.source.path}: ${module}`, expected: `${expected}, as ${first}`, received });
+    throw new DTypeError({ op: this.op, argument: placeIn(this.source, module), expected: `${expected}, as ${nameIn(this.source, first)}`, received });
   }
 
   /** @param anywhere whether ops take it at any byte. */
@@ -296,15 +297,15 @@ export class TensorLoader implements Disposable {
   #floats(name: string, shapes: readonly Shape[]): FloatDType {
     const { dtype, shape, weightFormat } = this.source.info(name);
     if (weightFormat !== undefined) {
-      throw new DTypeError({ op: this.op, argument: `${this.source.path}: ${name}`, expected: "F32, F16 or BF16", received: weightFormat });
+      throw new DTypeError({ op: this.op, argument: placeIn(this.source, name), expected: "F32, F16 or BF16", received: weightFormat });
     }
     if (!shapes.some((allowed) => shapeText(allowed) === shapeText(shape))) {
-      const expected = `${name} of shape ${shapes.map(shapeText).join(" or ")}, as the configuration says`;
+      const expected = `${nameIn(this.source, name)} of shape ${shapes.map(shapeText).join(" or ")}, as the configuration says`;
       throw new FileError(this.source.path, { op: this.op, expected, received: shapeText(shape) });
     }
     const own = floatDType(dtype);
     if (own) return own;
-    throw new DTypeError({ op: this.op, argument: `${this.source.path}: ${name}`, expected: "F32, F16 or BF16", received: dtype });
+    throw new DTypeError({ op: this.op, argument: placeIn(this.source, name), expected: "F32, F16 or BF16", received: dtype });
   }
 }
 

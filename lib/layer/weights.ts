@@ -26,6 +26,7 @@ import { convChannels, gateChannels, valueChannels, type LayerConfig } from "../
 import { splitBa, splitQkvz } from "../checkpoint/interleaved.ts";
 import type { Matrix } from "../checkpoint/matrix.ts";
 import { supportedWeights } from "../checkpoint/quantization.ts";
+import { placeIn } from "../checkpoint/source.ts";
 import type { TensorLoader } from "../checkpoint/tensor-loader.ts";
 
 /** A projection of the hidden states: one matrix, or the product of two low-rank ones. */
@@ -188,7 +189,7 @@ function refuseUnknown(loader: TensorLoader, prefix: string): void {
     if (loader.wants(name) || (modules && !modules.has(moduleOf(name)) && !moduleOf(name).startsWith("in_proj_"))) continue;
     throw new UnsupportedError({
       op,
-      argument: `${source.path}: ${name}`,
+      argument: placeIn(source, name),
       expected: `the tensors of this mixer, with ${supportedWeights}`,
       received: "one that it does not have, such as a bias or another scheme of quantisation",
     });

@@ -8,6 +8,7 @@ import { UnsupportedError } from "../errors.ts";
 import { GatedDeltaNet, ofWeights } from "../layer/gated-delta-net.ts";
 import { supportedWeights } from "../checkpoint/quantization.ts";
 import type { Matrix, MatrixUse } from "../checkpoint/matrix.ts";
+import { placeIn } from "../checkpoint/source.ts";
 import type { TensorLoader } from "../checkpoint/tensor-loader.ts";
 import { planWeights } from "../layer/weights.ts";
 import type { TensorSource } from "../checkpoint/safetensors.ts";
@@ -162,7 +163,7 @@ function leftOver(loader: TensorLoader, family: Family, { output }: ModelNames, 
     else {
       throw new UnsupportedError({
         op,
-        argument: `${source.path}: ${name}`,
+        argument: placeIn(source, name),
         expected: `the tensors of ${family.title}, with ${supportedWeights}`,
         received: "an unexpected tensor",
       });

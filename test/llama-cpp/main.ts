@@ -20,7 +20,7 @@ import { asFloats, expectedTexts, partsOf } from "../support/gguf-models.ts";
 import { ggufBytes } from "../support/gguf-writer.ts";
 
 const root = resolve(import.meta.dir, "../..");
-const golden = ["qwen35-q4_k_m", "qwen35-q8_0", "qwen35moe-q4_k_m", "qwen3next-bf16"].map((name) => join(root, "test/golden/models", name));
+const golden = ["qwen35-q4_k_m", "qwen35-q8_0", "qwen35moe-q4_k_m", "qwen35moe-joined", "qwen3next-bf16"].map((name) => join(root, "test/golden/models", name));
 
 interface Tokens {
   readonly texts: readonly (readonly number[])[];

@@ -52,12 +52,19 @@ function valueOf(metadata: Metadata, key: string): GgufValue {
   if (typeof value === "boolean") return { type: "bool", value };
   if (typeof value === "number") return Number.isInteger(value) && !key.includes("freq_base") ? { type: "u32", value } : { type: "f32", value };
   if (value !== "array") return { type: "text", value: value! };
-  try {
-    return { type: "i32s", value: metadata.integers(key, 1 << 20)! };
-  } catch {
-    const { length, at } = metadata.texts(key, 1 << 20)!;
-    return { type: "texts", value: Array.from({ length }, (_, i) => at(i)) };
+  const readers = [
+    (): GgufValue => ({ type: "i32s", value: metadata.integers(key, 1 << 20)! }),
+    (): GgufValue => ({ type: "bools", value: metadata.flags(key, 1 << 20)! }),
+  ];
+  for (const read of readers) {
+    try {
+      return read();
+    } catch {
+      // an array of other elements
+    }
   }
+  const { length, at } = metadata.texts(key, 1 << 20)!;
+  return { type: "texts", value: Array.from({ length }, (_, i) => at(i)) };
 }
 
 /** The same model with all weights as F32, which every block stands for. */

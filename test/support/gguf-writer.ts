@@ -6,6 +6,7 @@ export type GgufValue =
   | { readonly type: "bool"; readonly value: boolean }
   | { readonly type: "text"; readonly value: string }
   | { readonly type: "texts"; readonly value: readonly string[] }
+  | { readonly type: "bools"; readonly value: readonly boolean[] }
   | { readonly type: "i32s"; readonly value: ArrayLike<number> };
 
 /** A tensor: sizes outermost first. */
@@ -105,6 +106,12 @@ function writeValue(out: Writer, value: GgufValue): void {
       out.u32(8);
       out.u64(value.value.length);
       for (const text of value.value) out.text(text);
+      return;
+    case "bools":
+      out.u32(9);
+      out.u32(7);
+      out.u64(value.value.length);
+      for (const flag of value.value) out.u8(flag ? 1 : 0);
       return;
     case "i32s":
       out.u32(9);

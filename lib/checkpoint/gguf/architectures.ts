@@ -71,6 +71,31 @@ export function layersOf(metadata: Metadata, name: string, path: string, op: str
 }
 
 /**
+ * Which of a model's layers have a Gated DeltaNet, where the file lists them: newer converters do, and their
+ * `full_attention_interval` then says nothing. Prediction blocks come last in the list.
+ *
+ * @throws {FileError} for a list of another length than the number of blocks.
+ */
+function recurrentOf(metadata: Metadata, name: string, path: string, op: string): readonly boolean[] | undefined {
+  const key = `${name}.attention.recurrent_layers`;
+  const flags = metadata.flags(key, 1 << 16);
+  const blocks = metadata.integer(`${name}.block_count`, 1, 1 << 16);
+  if (flags === undefined || flags.length === blocks) return flags?.slice(0, layersOf(metadata, name, path, op));
+  throw new FileError(path, { op, expected: `${key} to have ${blocks} elements, as block_count says`, received: `${flags.length}` });
+}
+
+/** Whether a layer has attention in place of a Gated DeltaNet. */
+export function attentionIn(metadata: Metadata, name: string, path: string, op: string): (layer: number) => boolean {
+  const recurrent = recurrentOf(metadata, name, path, op);
+  const interval = intervalOf(metadata, name);
+  return (layer) => (recurrent === undefined ? (layer + 1) % interval === 0 : recurrent[layer] === false);
+}
+
+function intervalOf(metadata: Metadata, name: string): number {
+  return metadata.integer(`${name}.full_attention_interval`, 1, largest) ?? 4;
+}
+
+/**
  * The configuration as transformers would have it, and the library's own `linear_value_head_order`.
  *
  * @param vocabSize rows of the embedding.
@@ -89,6 +114,7 @@ export function configOf(metadata: Metadata, vocabSize: number, tied: boolean, p
   const rank = size("ssm.time_step_rank");
   const inner = size("ssm.inner_size");
   if (inner % rank !== 0) throw new FileError(path, { op, expected: `${name}.ssm.inner_size to be a multiple of ssm.time_step_rank (${rank})`, received: `${inner}` });
+  const recurrent = recurrentOf(metadata, name, path, op);
   const ends = ["eos", "eot", "eom"].map((end) => metadata.integer(`tokenizer.ggml.${end}_token_id`, 0, largest));
   return {
     model_type: modelType,
@@ -104,7 +130,9 @@ export function configOf(metadata: Metadata, vocabSize: number, tied: boolean, p
     num_key_value_heads: size("attention.head_count_kv"),
     head_dim: headDim,
     rope_parameters: { rope_type: "default", rope_theta: number("rope.freq_base"), partial_rotary_factor: (optional("rope.dimension_count") ?? headDim) / headDim },
-    full_attention_interval: optional("full_attention_interval") ?? 4,
+    ...(recurrent === undefined
+      ? { full_attention_interval: intervalOf(metadata, name) }
+      : { layer_types: recurrent.map((is) => (is ? "linear_attention" : "full_attention")) }),
     linear_num_key_heads: size("ssm.group_count"),
     linear_num_value_heads: rank,
     linear_key_head_dim: size("ssm.state_size"),

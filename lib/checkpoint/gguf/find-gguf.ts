@@ -6,14 +6,14 @@ import { firstShards } from "./shards.ts";
 /** Names of safetensors checkpoints, which come first in a folder with both. */
 const checkpoint = /^model(?:-\d+-of-\d+)?\.safetensors(?:\.index\.json)?$/;
 
-/** Projectors of images lie next to the model that they belong to. */
-const projector = /^mmproj|[-._]mmproj/i;
+/** Projectors of images, and prediction blocks alone, lie next to the model that they belong to. */
+const addition = /^mmproj|[-._]mmproj|^mtp-/i;
 
 /** The names of the models in GGUF files of a folder, one each; none if it has a safetensors checkpoint. */
 export function ggufNames(entries: readonly string[]): string[] {
   if (entries.some((name) => checkpoint.test(name))) return [];
   const names = entries.filter((name) => name.endsWith(".gguf"));
-  const models = names.filter((name) => !projector.test(name));
+  const models = names.filter((name) => !addition.test(name));
   return firstShards(models.length === 0 ? names : models).sort();
 }
 

@@ -5,7 +5,7 @@ import type { Location, TensorRange } from "../file-tensors.ts";
 import type { TensorInfo } from "../header.ts";
 import { FormatError } from "../json.ts";
 import { PrefixedNames } from "../source.ts";
-import { configOf, expectArchitecture, layersOf } from "./architectures.ts";
+import { attentionIn, configOf, expectArchitecture, layersOf } from "./architectures.ts";
 import { Cursor } from "./cursor.ts";
 import { readGgufHeader } from "./header.ts";
 import type { GgufTensor } from "./header.ts";
@@ -49,8 +49,10 @@ export class GgufCheckpoint extends FileTensors {
     try {
       const opened = paths.map((one, index) => this.#open(one, index, paths.length, op));
       this.values = opened[0]!.metadata;
-      const layers = layersOf(this.values, expectArchitecture(this.values, this.path, op), this.path, op);
-      for (const { file, tensors } of opened) for (const [name, tensor] of tensors) this.#add(name, tensor, file, layers, op);
+      const name = expectArchitecture(this.values, this.path, op);
+      const layers = layersOf(this.values, name, this.path, op);
+      const hasAttention = attentionIn(this.values, name, this.path, op);
+      for (const { file, tensors } of opened) for (const [own, tensor] of tensors) this.#add(own, checkpointName(own, layers, hasAttention), tensor, file, op);
       this.#expectCount(op);
       const embedding = this.info("model.embed_tokens.weight").shape;
       if (embedding.length !== 2) throw this.#refuse("token_embd.weight to be a matrix", `${embedding.length} dimensions`, op);
@@ -63,6 +65,10 @@ export class GgufCheckpoint extends FileTensors {
 
   get names(): readonly string[] {
     return this.#names.all;
+  }
+
+  nameInFile(name: string): string {
+    return ggmlName(name);
   }
 
   namesWithPrefix(prefix: string): readonly string[] {
@@ -114,8 +120,7 @@ export class GgufCheckpoint extends FileTensors {
     for (const [name, { info, location: { file, position } }] of this.#entries) if (file === of) yield [name, { offset: position, bytes: info.bytes }];
   }
 
-  #add(name: string, tensor: GgufTensor, file: OpenFile, layers: number, op: string): void {
-    const known = checkpointName(name, layers);
+  #add(name: string, known: string, tensor: GgufTensor, file: OpenFile, op: string): void {
     if (this.#entries.has(known)) throw this.#refuse("each tensor once", `${describe(name)} twice`, op);
     this.#entries.set(known, { info: infoOf(known, tensor), location: { file, position: tensor.position } });
   }

@@ -164,6 +164,12 @@ export class Metadata {
     return value && new Int32Array(this.#read(value).buffer);
   }
 
+  /** An array of at most `most` booleans; undefined if there is none. */
+  flags(key: string, most: number): boolean[] | undefined {
+    const value = this.#array(key, "an array of booleans", (of) => of === boolType, most);
+    return value && Array.from(this.#read(value), (flag) => flag !== 0);
+  }
+
   #array(key: string, expected: string, accepts: (type: number) => boolean, most: number): Stored | undefined {
     const value = this.#values.get(key);
     if (value === undefined) return undefined;

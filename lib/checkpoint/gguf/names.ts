@@ -48,6 +48,9 @@ const tensors: Readonly<Record<string, string>> = {
   "ssm_dt.bias": "linear_attn.dt_bias",
 };
 
+/** The projections of queries, keys and values in one: in layers with attention, of files that the converter wrote with --fuse-qkv. */
+const fused = { ggml: "attn_qkv.weight", known: "self_attn.qkv_proj.weight" } as const;
+
 const ofWeights = (names: Readonly<Record<string, string>>) => Object.entries(names).map(([from, to]) => [`${from}.weight`, `${to}.weight`] as const);
 const ofWhole = new Map<string, string>(ofWeights(whole));
 const ofBlock = new Map<string, string>([...ofWeights(modules), ...Object.entries(tensors)]);
@@ -58,12 +61,13 @@ const [toWhole, toBlock] = [reversed(ofWhole), reversed(ofBlock)];
  * The name of a tensor in the layout of mlx-lm; its own, if it is of no known part.
  *
  * @param layers the number of blocks before those that predict several tokens, whose tensors are named as `mtp.…`.
+ * @param hasAttention whether a block has attention in place of a Gated DeltaNet.
  */
-export function checkpointName(name: string, layers: number): string {
+export function checkpointName(name: string, layers: number, hasAttention: (block: number) => boolean): string {
   const [, block, part] = /^blk\.(0|[1-9]\d{0,5})\.(.+)$/.exec(name) ?? [];
   if (block === undefined || part === undefined) return ofWhole.get(name) ?? name;
   if (Number(block) >= layers) return `mtp.${name}`;
-  const known = ofBlock.get(part);
+  const known = part === fused.ggml && hasAttention(Number(block)) ? fused.known : ofBlock.get(part);
   return known === undefined ? name : `model.layers.${block}.${known}`;
 }
 
@@ -71,6 +75,6 @@ export function checkpointName(name: string, layers: number): string {
 export function ggmlName(name: string): string {
   const [, layer, part] = /^model\.layers\.(\d+)\.(.+)$/.exec(name) ?? [];
   if (layer === undefined || part === undefined) return toWhole.get(name) ?? name;
-  const known = toBlock.get(part);
+  const known = part === fused.known ? fused.ggml : toBlock.get(part);
   return known === undefined ? name : `blk.${layer}.${known}`;
 }

@@ -51,6 +51,8 @@ const others: Readonly<Record<number, string>> = {
   34: "TQ1_0",
   35: "TQ2_0",
   40: "NVFP4",
+  41: "Q1_0",
+  42: "Q2_0",
 };
 
 /** A type's name, for messages. */

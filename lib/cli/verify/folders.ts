@@ -1,6 +1,7 @@
 /** Folders and GGUF files that `verify` checks, by the kind of their checkpoint. */
 
-import { existsSync, statSync } from "node:fs";
+import { existsSync } from "node:fs";
+import { statOf } from "../../checkpoint/regular-file.ts";
 import { join } from "node:path";
 import type { Device } from "../../device/device.ts";
 import { FileError } from "../../errors.ts";
@@ -45,7 +46,7 @@ const kinds: readonly FolderKind[] = [modelKind, mixerKind];
 
 /** Whether a path names a folder or a GGUF file. */
 export function isCheckpoint(path: string): boolean {
-  return (statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false) || findGguf(path) !== undefined;
+  return (statOf(path)?.isDirectory() ?? false) || findGguf(path) !== undefined;
 }
 
 /** Checks a folder, and reports it under the given path. */

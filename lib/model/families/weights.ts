@@ -1,5 +1,6 @@
 /** Parts of layers under the most common names. */
 import { FileError } from "../../errors.ts";
+import { splitRows } from "../../checkpoint/interleaved.ts";
 import type { TensorLoader } from "../../checkpoint/tensor-loader.ts";
 import type { ExpertsConfig } from "../model-config.ts";
 import type { AttentionWeights, DenseMlp, Mixture, Mlp } from "../model-weights.ts";
@@ -71,10 +72,15 @@ function expertWeights(loader: TensorLoader, prefix: string, hidden: number, { c
 export function attentionWeights(loader: TensorLoader, prefix: string, { hiddenSize: hidden, attention }: ParsedConfig): AttentionWeights {
   const { heads, kvHeads, headDim, gated, norm } = attention;
   const [queries, keys] = [heads * headDim, kvHeads * headDim];
+  const rows = [gated ? 2 * queries : queries, keys, keys];
+  const joint = `${prefix}qkv_proj`; // of some GGUF files
+  const [query, key, value] = loader.source.has(`${joint}.weight`)
+    ? splitRows(rows).map((part) => loader.gathered(joint, rows.reduce((all, one) => all + one), hidden, part))
+    : ["q_proj", "k_proj", "v_proj"].map((part, i) => loader.matrix(prefix + part, rows[i]!, hidden));
   return {
-    query: loader.matrix(`${prefix}q_proj`, gated ? 2 * queries : queries, hidden),
-    key: loader.matrix(`${prefix}k_proj`, keys, hidden),
-    value: loader.matrix(`${prefix}v_proj`, keys, hidden),
+    query: query!,
+    key: key!,
+    value: value!,
     output: loader.matrix(`${prefix}o_proj`, hidden, queries),
     queryNorm: loader.tensor(`${prefix}q_norm.weight`, [norm === "head" ? headDim : queries]),
     keyNorm: loader.tensor(`${prefix}k_norm.weight`, [norm === "head" ? headDim : keys]),

@@ -1,4 +1,4 @@
-import { statSync } from "node:fs";
+import { statOf } from "../../checkpoint/regular-file.ts";
 import { join } from "node:path";
 import { expectMaker, maker } from "../../arguments/made.ts";
 import type { Maker } from "../../arguments/made.ts";
@@ -85,7 +85,7 @@ export class ChatTemplate {
     const config = readObject(op, configPath, "a tokenizer's configuration") ?? {};
     const path = join(folder, "chat_template.jinja");
     // Do not read a file that is far too long: a UTF-16 unit takes at most three bytes of UTF-8.
-    const bytes = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+    const bytes = statOf(path)?.size ?? 0;
     if (bytes > 3 * largestTemplate) throw new FileError(path, { op, expected: `a chat template of at most ${largestTemplate} characters`, received: `${bytes} bytes` });
     const text = readText(op, path, "a chat template");
     return text === undefined ? ChatTemplate.#of(op, configPath, config) : new ChatTemplate(maker, path, new Map([["default", text]]), specialTokensOf(config));

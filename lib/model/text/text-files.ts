@@ -1,11 +1,11 @@
 /** The text files of a model's folder. */
 import { FileError, describe } from "../../errors.ts";
-import { existsSync, statSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { dirname } from "node:path";
 import { findGguf } from "../../checkpoint/gguf/find-gguf.ts";
 import { isRecord } from "../../checkpoint/json.ts";
 import type { JsonObject } from "../../checkpoint/json.ts";
-import { readWhole } from "../../checkpoint/regular-file.ts";
+import { readWhole, statOf } from "../../checkpoint/regular-file.ts";
 
 /** In bytes; the largest published tokenizers have about thirty million. */
 const largestFile = 256 * 1024 * 1024;
@@ -14,7 +14,7 @@ const largestFile = 256 * 1024 * 1024;
 export function folderOf(path: string): string {
   const gguf = findGguf(path);
   if (gguf !== undefined) return gguf;
-  return statSync(path, { throwIfNoEntry: false })?.isFile() === true ? dirname(path) : path;
+  return statOf(path)?.isFile() === true ? dirname(path) : path;
 }
 
 /** Reads a file that should have UTF-8 text. */

@@ -170,9 +170,9 @@ describe("the site's guides", () => {
     const whole = table(textOf("speed.md"), "| | threads | median |");
     const recorded = table(model, "| | threads | median |");
     expect(whole.map(({ threads, median, best }) => [threads, median, best])).toEqual(recorded.map(({ threads, median, best }) => [threads, median, best]));
-    const beside = new Map(table(model, "| | exact, folder | exact, Q4_0 |").map((row) => [row[""]!.replace(/, 2 rounds$/, ""), row]));
+    const compared = new Map(table(model, "| | exact, folder | exact, Q4_0 |").map((row) => [row[""]!.replace(/, 2 rounds$/, ""), row]));
     for (const row of table(textOf("why.md"), "| | exact | int8 | llama.cpp")) {
-      const of = beside.get(row[""]!.replace(/ tokens$/, ""))!;
+      const of = compared.get(row[""]!.replace(/ tokens$/, ""))!;
       const medians = ["exact, Q4_0", "int8, Q4_0", "llama.cpp, Q4_0", "ik_llama.cpp, Q4_0"].map((head) => of[head]!.split(", ")[1]!);
       expect(Object.values(row).slice(1)).toEqual(medians);
     }

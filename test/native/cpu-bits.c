@@ -367,6 +367,7 @@ static void print(const char *text, size_t size) {
 }
 #if defined(TILES)
 #include <sys/syscall.h>
+long syscall(long number, ...);
 /* The registers of AMX, which a process has by permission only (platform.c). */
 static long ask(void) { return syscall(SYS_arch_prctl, 0x1023, 18); }
 #else

@@ -4,8 +4,8 @@
  * order of columns, from 0. No fused multiply-add, and no order that depends on the width of vectors: equal bits everywhere.
  *
  * Several rows: the numbers of INT8_OUTPUTS rows of weight are put into a panel, four columns of each output after another, that
- * all rows of x share; the lanes of a vector are outputs, and x is broadcast. A few rows: the same without a panel, where the format
- * allows it (int8_few.h). One row: int8_one.h. */
+ * all rows of x share; the lanes of a vector are outputs, and x is broadcast (int8_tile.h, with AMX int8_amx.h). A few rows: the same
+ * without a panel, where the format allows it (int8_few.h). One row: int8_one.h. */
 
 /* Several rows by features begin .. end - 1. */
 static void int8_many(const gd_cpu_linear *op, const int8_memory *memory, int64_t begin, int64_t end, const uint32_t *stop) {

@@ -7,7 +7,7 @@ let exact: [CSetting] = [.unsafeFlags(["-std=c17", "-O3", "-ffp-contract=off", "
 /// The kernels, an object for each instruction set. `npm test` names the folder of the release build's objects: tests are then linked
 /// with those, which are what is published, and nothing is compiled a second time.
 let instructionSets = [
-  "avx2", "avx512", "avx512bf16", "baseline", "neon", "int8_avx2", "int8_avx512", "int8_avx512vnni", "int8_avxvnni", "int8_baseline",
+  "avx2", "avx512", "avx512bf16", "baseline", "neon", "int8_amx", "int8_avx2", "int8_avx512", "int8_avx512vnni", "int8_avxvnni", "int8_baseline",
   "int8_neon", "int8_neondot",
 ]
 let built = Context.environment["GATED_DELTA_KERNELS"].map { folder in

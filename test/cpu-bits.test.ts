@@ -19,7 +19,7 @@ function output(command: string[]): string {
   return stdout.toString();
 }
 
-type Isa = "avx2" | "avxvnni" | "avx512" | "avx512vnni" | "avx512bf16" | "neon" | "neondot";
+type Isa = "avx2" | "avxvnni" | "avx512" | "avx512vnni" | "avx512bf16" | "amx" | "neon" | "neondot";
 
 /** The kernels of int8 activations are files of their own; sets that differ in these alone share the others. */
 const parts: Readonly<Record<Isa, readonly string[]>> = {
@@ -27,7 +27,8 @@ const parts: Readonly<Record<Isa, readonly string[]>> = {
   avxvnni: ["avx2", "int8_avx2", "int8_avxvnni"],
   avx512: ["avx512", "int8_avx512", "int8_avx512vnni"],
   avx512vnni: ["avx512", "int8_avx512", "int8_avx512vnni"],
-  avx512bf16: ["avx512bf16", "int8_avx512vnni"],
+  avx512bf16: ["avx512bf16", "int8_avx512vnni", "int8_amx"],
+  amx: ["avx512bf16", "int8_avx512vnni", "int8_amx"],
   neon: ["neon", "int8_neon", "int8_neondot"],
   neondot: ["neon", "int8_neon", "int8_neondot"],
 };
@@ -48,7 +49,7 @@ async function objects(isa: Isa, target: string[]): Promise<string[]> {
 async function lines(folder: string, isa: Isa, target: string[] = [], link: string[] = [], emulator: string[] = []): Promise<string> {
   const binary = join(folder, isa);
   const files = await objects(isa, target);
-  output([clang(), ...target, ...link, ...flags, "-O1", `-DTABLE=gd_cpu_${isa}`, program, "-x", "none", ...files, "-o", binary]);
+  output([clang(), ...target, ...link, ...flags, "-O1", `-DTABLE=gd_cpu_${isa}`, ...(isa === "amx" ? ["-DTILES"] : []), program, "-x", "none", ...files, "-o", binary]);
   return output([...emulator, binary]);
 }
 
@@ -79,6 +80,11 @@ if (process.platform === "linux" && process.arch === "x64") {
       if (features.includes(" avx512_bf16")) {
         const avx512bf16 = await lines(place.path, "avx512bf16");
         test("AVX-512 with its bf16 instruction and AVX2", () => expect(avx512bf16).toBe(avx2));
+      }
+      if (features.includes(" amx_int8") && features.includes(" avx512_bf16")) {
+        const amx = await lines(place.path, "amx");
+        if (amx === "refused") console.warn("cpu-bits: AMX is not run, since the system does not give its registers");
+        else test("AMX and AVX2", () => expect(amx).toBe(avx2));
       }
       if (qemu === null) {
         console.warn("cpu-bits: NEON is not run, since there is no qemu-aarch64 (Debian's qemu-user)");

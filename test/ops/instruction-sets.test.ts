@@ -8,7 +8,7 @@ import { runProgram, testOps } from "../support/children.ts";
 
 /** The kernels that are built for each architecture, as GATED_DELTA_ISA names them. */
 const built: Readonly<Record<string, readonly string[]>> = {
-  x64: ["avx512bf16", "avx512vnni", "avx512", "avxvnni", "avx2", "baseline"],
+  x64: ["amx", "avx512bf16", "avx512vnni", "avx512", "avxvnni", "avx2", "baseline"],
   arm64: ["neondot", "neon"],
 };
 
@@ -50,8 +50,8 @@ const between = { subjects, pattern: "^(?!.*(every combination|16 bits count))" 
 /** avx512 and avx512bf16 are one text, compiled with one more flag: they differ in the rounding to bf16. */
 const rounding = { subjects: ["attention", "causal-conv", "dtypes", "embedding", "gated-rms-norm", "golden", "linear", "silu-mul"], pattern: between.pattern };
 
-/** These differ from the next set in the dot products of int8 activations alone. */
-const dots = { isas: ["avx512vnni", "avxvnni", "neondot"], subjects: ["int8", "instruction-sets"], pattern: "" };
+/** These differ from the next set in the dot products of int8 activations alone, and avx512bf16 so from amx. */
+const dots = { isas: ["amx", "avx512vnni", "avxvnni", "neondot"], subjects: ["int8", "instruction-sets"], pattern: "" };
 
 const forced = process.env["GATED_DELTA_ISA"];
 
@@ -90,7 +90,7 @@ if (forced === undefined) {
       test(
         isa,
         () => {
-          const run = dots.isas.includes(isa) ? dots : isa === built[process.arch]?.at(-1) ? { subjects, pattern: "" } : isa === "avx512" && best === "avx512bf16" ? rounding : between;
+          const run = dots.isas.includes(isa) || (isa === "avx512bf16" && best === "amx") ? dots : isa === built[process.arch]?.at(-1) ? { subjects, pattern: "" } : isa === "avx512" && (best === "amx" || best === "avx512bf16") ? rounding : between;
           const passed = testOps(environment(isa), run.subjects, run.pattern);
           expect(passed).toBeGreaterThan(run.subjects.length); // it found the files
           console.log(`${isa}: ${passed} tests of the ops passed`);

@@ -234,7 +234,7 @@ onEachBackend("int8 activations", (backend) => {
       import { hashOfInt8 } from "ROOT/test/support/int8.ts";
       try { using device = Device.open("cpu"); console.log(hashOfInt8(device)); } catch (error) { console.log(error.message); process.exit(1); }`;
     const hashes = new Map<string, string>();
-    for (const isa of ["avx512bf16", "avx512vnni", "avx512", "avxvnni", "avx2", "baseline", "neondot", "neon"]) {
+    for (const isa of ["amx", "avx512bf16", "avx512vnni", "avx512", "avxvnni", "avx2", "baseline", "neondot", "neon"]) {
       const { ok, text } = runProgram({ GATED_DELTA_ISA: isa, GATED_DELTA_TEST_BACKENDS: "cpu" }, program);
       if (ok) hashes.set(isa, text.trim());
       else if (!text.includes("GATED_DELTA_ISA")) throw new Error(`${isa}: ${text}`);

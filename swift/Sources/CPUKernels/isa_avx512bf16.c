@@ -1,4 +1,5 @@
-/* AVX-512 with the instruction that rounds to bf16 (Cooper Lake, Zen 4 and later), which all have AVX-512 VNNI. */
+/* AVX-512 with the instruction that rounds to bf16 (Cooper Lake, Zen 4 and later), which all have AVX-512 VNNI. A second table is for
+ * those with AMX (Sapphire Rapids). */
 #if defined(__x86_64__)
 #include <immintrin.h>
 
@@ -7,6 +8,9 @@
 #define GD_TABLE gd_cpu_avx512bf16
 #define GD_ISA_NAME "avx512bf16"
 #define GD_ISA_INT8 avx512vnni
+#define GD_DOT_TABLE gd_cpu_amx
+#define GD_DOT_NAME "amx"
+#define GD_DOT_INT8 amx
 #define GD_WIDTH 16
 #define GD_FMA 1
 #define GD_F16_AVX512 1

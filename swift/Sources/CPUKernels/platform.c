@@ -11,6 +11,7 @@
 #if defined(__linux__)
 #include <sched.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #if defined(__aarch64__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
@@ -29,9 +30,20 @@ static uint64_t enabled_state(void) {
   return (uint64_t)high << 32 | low;
 }
 
+/* Asks the system for the registers of AMX, which a process has by permission only (Linux 5.16 and later). It refuses if a thread has a stack
+ * for signals that is too small for them. */
+static int may_use_tiles(void) {
+#if defined(__linux__)
+  enum { ASK = 0x1023, TILES = 18 }; /* ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA */
+  return syscall(SYS_arch_prctl, ASK, TILES) == 0;
+#else
+  return 0;
+#endif
+}
+
 /* The processor's instructions, less those whose registers the operating system does not save. */
 typedef struct x86_sets {
-  int avx2, avxvnni, avx512, avx512vnni, avx512bf16;
+  int avx2, avxvnni, avx512, avx512vnni, avx512bf16, amx;
 } x86_sets;
 
 static x86_sets detect(void) {
@@ -45,10 +57,13 @@ static x86_sets detect(void) {
   unsigned wanted = bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ;
   sets.avx512 = sets.avx2 && (b & wanted) == wanted && (state & 0xe6) == 0xe6;
   sets.avx512vnni = sets.avx512 && (c & bit_AVX512VNNI) != 0;
+  unsigned tiles = 1u << 24 | 1u << 25; /* bit_AMXTILE, bit_AMXINT8 */
+  int has_tiles = (d & tiles) == tiles && (state & 0x60000) == 0x60000;
   /* Leaf 7 says in its first part how many parts it has. */
   if (a < 1 || !__get_cpuid_count(7, 1, &a, &b, &c, &d)) return sets;
   sets.avxvnni = sets.avx2 && (a & bit_AVXVNNI) != 0;
   sets.avx512bf16 = sets.avx512vnni && (a & bit_AVX512BF16) != 0;
+  sets.amx = sets.avx512bf16 && has_tiles;
   return sets;
 }
 #endif
@@ -66,22 +81,23 @@ static int has_dot_products(void) {
 static const gd_cpu_kernels *table_at(int32_t index) {
 #if defined(__x86_64__)
   x86_sets sets = detect();
-  if (index == 0) return sets.avx512bf16 ? &gd_cpu_avx512bf16 : NULL;
-  if (index == 1) return sets.avx512vnni ? &gd_cpu_avx512vnni : NULL;
-  if (index == 2) return sets.avx512 ? &gd_cpu_avx512 : NULL;
-  if (index == 3) return sets.avxvnni ? &gd_cpu_avxvnni : NULL;
-  if (index == 4) return sets.avx2 ? &gd_cpu_avx2 : NULL;
-  if (index == 5) return &gd_cpu_baseline;
+  if (index == 0) return sets.amx && may_use_tiles() ? &gd_cpu_amx : NULL;
+  if (index == 1) return sets.avx512bf16 ? &gd_cpu_avx512bf16 : NULL;
+  if (index == 2) return sets.avx512vnni ? &gd_cpu_avx512vnni : NULL;
+  if (index == 3) return sets.avx512 ? &gd_cpu_avx512 : NULL;
+  if (index == 4) return sets.avxvnni ? &gd_cpu_avxvnni : NULL;
+  if (index == 5) return sets.avx2 ? &gd_cpu_avx2 : NULL;
+  if (index == 6) return &gd_cpu_baseline;
 #elif defined(__aarch64__)
-  if (index == 6) return has_dot_products() ? &gd_cpu_neondot : NULL;
-  if (index == 7) return &gd_cpu_neon;
+  if (index == 7) return has_dot_products() ? &gd_cpu_neondot : NULL;
+  if (index == 8) return &gd_cpu_neon;
 #else
-  if (index == 5) return &gd_cpu_baseline;
+  if (index == 6) return &gd_cpu_baseline;
 #endif
   return NULL;
 }
 
-static const char *const isa_names[] = {"avx512bf16", "avx512vnni", "avx512", "avxvnni", "avx2", "baseline", "neondot", "neon"};
+static const char *const isa_names[] = {"amx", "avx512bf16", "avx512vnni", "avx512", "avxvnni", "avx2", "baseline", "neondot", "neon"};
 enum { ISA_COUNT = sizeof isa_names / sizeof isa_names[0] };
 
 const char *gd_cpu_isa_name(int32_t index) { return index >= 0 && index < ISA_COUNT ? isa_names[index] : NULL; }

@@ -5,7 +5,7 @@
 #include "cpu_kernels.h"
 
 #if defined(__x86_64__)
-extern const gd_cpu_kernels gd_cpu_avx512bf16, gd_cpu_avx512vnni, gd_cpu_avx512, gd_cpu_avxvnni, gd_cpu_avx2;
+extern const gd_cpu_kernels gd_cpu_amx, gd_cpu_avx512bf16, gd_cpu_avx512vnni, gd_cpu_avx512, gd_cpu_avxvnni, gd_cpu_avx2;
 #endif
 #if defined(__aarch64__)
 extern const gd_cpu_kernels gd_cpu_neondot, gd_cpu_neon;
@@ -22,6 +22,7 @@ void gd_cpu_copy_slots_run(const void *op, int64_t begin, int64_t end, void *scr
 /* The kernels of int8 activations. */
 #define GD_INT8_KERNELS(ISA) gd_cpu_run gd_cpu_int8_##ISA##_rows, gd_cpu_int8_##ISA##_linear, gd_cpu_int8_##ISA##_expert_linear
 #if defined(__x86_64__)
+GD_INT8_KERNELS(amx);
 GD_INT8_KERNELS(avx512vnni);
 GD_INT8_KERNELS(avx512);
 GD_INT8_KERNELS(avxvnni);

@@ -9,20 +9,30 @@
 #include "linear_finish.h"
 #include "int8_dot.h"
 #include "int8_numbers.h"
+#include "int8_x.h"
+#include "int8_direct.h"
+#include "int8_packed.h"
+#include "int8_panel.h"
+#if defined(GD_DOT_AMX)
+#include "int8_amx.h"
+#else
 #include "int8_rows.h"
 #include "int8_terms.h"
-#include "int8_direct.h"
 #include "int8_blocks.h"
-#include "int8_packed.h"
 #include "int8_few.h"
-#include "int8_panel.h"
 #include "int8_one.h"
+#include "int8_tile.h"
+#endif
 #include "int8_linear.h"
 #include "expert_run.h"
 
 void GD_INT8(rows)(const void *params, int64_t begin, int64_t end, void *scratch, const uint32_t *stop) {
+#if defined(GD_DOT_AMX)
+  gd_cpu_int8_avx512vnni_rows(params, begin, end, scratch, stop);
+#else
   (void)scratch;
   for (int64_t row = begin; row < end && !gd_cpu_stopped(stop); row++) int8_row(params, row);
+#endif
 }
 
 void GD_INT8(linear)(const void *params, int64_t begin, int64_t end, void *scratch, const uint32_t *stop) {

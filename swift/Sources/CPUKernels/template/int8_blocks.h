@@ -1,13 +1,18 @@
 /* One row by weights of four bits and by ggml's blocks, straight from them, with vectors of 16 lanes: sixteen groups at a time, which are
- * as many small blocks, two of eight groups, or one of Q6_K. Scales go from where they are into the terms: put into memory first, for
- * all rows, those of ggml's blocks took longer than the products. x is in the order of int8_arrange, for Q6_K in its own. */
+ * as many small blocks, two of eight groups, or one of sixteen. Scales go from where they are into the terms: put into memory first, for
+ * all rows, those of ggml's blocks took longer than the products. x is in the order of int8_arrange, for groups of 16 in its own. */
 #if GD_WIDTH == 16
 
 /* The formats that are taken so, as GD_INT8_DIRECT has those of four bits. */
 #define GD_INT8_BLOCKS(F)             \
   GD_INT8_DIRECT(F)                   \
   F(Q8_0, q8_0, 32, GGML_Q8_0, 34, 1) \
+  F(Q5_0, q5_0, 32, GGML_Q5_0, 22, 1) \
+  F(Q5_1, q5_1, 32, GGML_Q5_1, 24, 1) \
   F(Q5_K, q5_k, 32, GGML_Q5_K, 176, 8) \
+  F(IQ4_XS, iq4_xs, 32, GGML_IQ4_XS, 136, 8) \
+  F(Q2_K, q2_k, 16, GGML_Q2_K, 84, 16) \
+  F(Q3_K, q3_k, 16, GGML_Q3_K, 110, 16) \
   F(Q6_K, q6_k, 16, GGML_Q6_K, 210, 16)
 
 GD_INLINE __m128i int8_load_16(const uint8_t *from) { return _mm_loadu_si128((const __m128i *)from); }
@@ -22,7 +27,7 @@ GD_INLINE vi int8_small_pairs(vi a, vi b) {
 /* The totals of four vectors, of which 128 bits are a group: lane 4 l + k is that of group l of vector k. How often sums fit 16 bits: so
  * many products, a lane's, of numbers up to 15, 31 or 63 by up to 127, and twice as many. */
 GD_INLINE vi int8_totals(const vi own[4], int8_block form) {
-  uint32_t most = form.type == GGML_Q6_K ? 63 : form.type == GGML_Q5_K ? 31 : form.type == GGML_MXFP4 || !int8_ggml_is_small(form.type) ? 255 : 15;
+  uint32_t most = form.type == GGML_Q6_K ? 63 : ggml_has_five(form.type) ? 31 : form.type == GGML_MXFP4 || !int8_ggml_is_small(form.type) ? 255 : 15;
   int64_t sum = form.group / 4 * most * 127;
   vi a = sum < 32768 ? int8_small_pairs(own[0], own[1]) : int8_pairs_of(own[0], own[1]);
   vi b = sum < 32768 ? int8_small_pairs(own[2], own[3]) : int8_pairs_of(own[2], own[3]);
@@ -31,6 +36,20 @@ GD_INLINE vi int8_totals(const vi own[4], int8_block form) {
 
 /* Sums of lanes of four small blocks. */
 GD_INLINE vi int8_four_blocks(const uint8_t *block, const int8_t *x, int8_block form) {
+  if (ggml_has_five(form.type)) {
+    /* The fifth bits of a block are those of 16 low halves, then those of 16 high ones. */
+    const uint8_t *at = block + ggml_offset(form.type) - 4;
+    __m128i fifths = _mm_setr_epi32(
+      (int)*(const u1_memory *)at, (int)*(const u1_memory *)(at + form.bytes), (int)*(const u1_memory *)(at + 2 * form.bytes),
+      (int)*(const u1_memory *)(at + 3 * form.bytes));
+    fifths = _mm_shuffle_epi8(fifths, _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
+    vi four = int8_of_four(at + 4, form.bytes);
+    __m512i low = (__m512i)int8_low(four), high = (__m512i)int8_high(four), sixteen = _mm512_set1_epi8(16);
+    low = _mm512_mask_add_epi8(low, (__mmask64)_mm_cvtsi128_si64(fifths), low, sixteen);
+    high = _mm512_mask_add_epi8(high, (__mmask64)_mm_extract_epi64(fifths, 1), high, sixteen);
+    vi sum = int8_add((vi){0}, int8_weights_of((vi)low, 1), load_vi(x), 1);
+    return int8_add(sum, int8_weights_of((vi)high, 1), load_vi(x + 64), 1);
+  }
   if (form.type != GGML_Q8_0) return int8_direct_four(block, x, form);
   vi two[2];
   GD_UNROLL for (int i = 0; i < 2; i++, block += 2 * form.bytes) {
@@ -63,9 +82,25 @@ GD_INLINE void int8_eight_groups(const uint8_t *block, const int8_t *x, vi out[2
   }
 }
 
-/* The same of a block of Q6_K: four groups after another. */
-GD_INLINE void int8_sixteen_groups(const uint8_t *block, const int8_t *x, vi out[4]) {
+/* The same of a block of sixteen groups: four of them after another. */
+GD_INLINE void int8_sixteen_groups(const uint8_t *block, const int8_t *x, vi out[4], uint32_t type) {
   vi none = {0};
+  if (type != GGML_Q6_K) {
+    GD_UNROLL for (int v = 0; v < 4; v++) {
+      /* 64 columns: two bits of each of 32 bytes, and the two above these. */
+      __m512i two = _mm512_broadcast_i64x4(int8_load_32(block + (type == GGML_Q2_K ? 16 : 32) + 32 * (v / 2)));
+      __m512i down = _mm512_inserti64x4(_mm512_set1_epi16((short)(4 * (v % 2))), _mm256_set1_epi16((short)(4 * (v % 2) + 2)), 1);
+      vi numbers = (vi)_mm512_srlv_epi16(two, down) & int8_repeat_4(0x03);
+      if (type == GGML_Q3_K) {
+        /* The third bit of columns 32 k and on is bit k of 32 bytes. It goes to bit 2. */
+        __m512i third = _mm512_broadcast_i64x4(int8_load_32(block));
+        __m512i turn = _mm512_inserti64x4(_mm512_set1_epi32((2 - 2 * v) & 31), _mm256_set1_epi32((1 - 2 * v) & 31), 1);
+        numbers |= (vi)_mm512_rolv_epi32(third, turn) & int8_repeat_4(0x04);
+      }
+      out[v] = int8_add(none, int8_weights_of(numbers, 1), load_vi(x + 64 * v), 1);
+    }
+    return;
+  }
   GD_UNROLL for (int h = 0; h < 2; h++) {
     vi four = load_vi(block + 64 * h);
     __m512i two = _mm512_broadcast_i64x4(int8_load_32(block + 128 + 32 * h));
@@ -83,6 +118,8 @@ GD_INLINE vf int8_sixteen_halves(const uint8_t *block, int bytes, int first) {
 #define GD_AT(B, L) L * B / 2 % 64
   int8_h16 words = {GD_EACH_LANE(GD_AT, 18)};
   if (bytes == 20) words = (int8_h16){GD_EACH_LANE(GD_AT, 20)};
+  if (bytes == 22) words = (int8_h16){GD_EACH_LANE(GD_AT, 22)};
+  if (bytes == 24) words = (int8_h16){GD_EACH_LANE(GD_AT, 24)};
   if (bytes == 34) words = (int8_h16){GD_EACH_LANE(GD_AT, 34)};
 #undef GD_AT
   __m512i at = _mm512_castsi256_si512((__m256i)(words + (uint16_t)first)), all = _mm512_setzero_si512();
@@ -92,7 +129,9 @@ GD_INLINE vf int8_sixteen_halves(const uint8_t *block, int bytes, int first) {
     const uint8_t *from = block + 2 * i;
     if (mask == 0) continue;
     __m512i low = 8 * bytes - i < 32 ? _mm512_castsi256_si512(int8_load_32(from)) : _mm512_loadu_si512(from);
-    __m512i high = 8 * bytes - i < 64 ? low : _mm512_loadu_si512(from + 64);
+    __m512i high = low;
+    if (8 * bytes - i >= 64) high = _mm512_loadu_si512(from + 64);
+    else if (8 * bytes - i >= 48) high = _mm512_castsi256_si512(int8_load_32(from + 64));
     all = _mm512_or_si512(all, _mm512_maskz_permutex2var_epi16(mask, low, at, high));
   }
   return (vf)_mm512_cvtph_ps(_mm512_castsi512_si256(all));
@@ -118,16 +157,54 @@ GD_INLINE void int8_eights_factors(const uint8_t *block, int bytes, vf *scales, 
   *minima = __builtin_convertvector(numbers, vf) * (vf)_mm512_permutexvar_ps((__m512i)(turns + 1), floats);
 }
 
+/* The scales of two blocks of IQ4_XS: six bits, four of which are in halves of bytes, times the blocks' own. */
+GD_INLINE vf int8_xs_factors(const uint8_t *block, int bytes) {
+  const uint8_t *next = block + bytes;
+  const vu by_4 = {0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28}, by_2 = by_4 >> 1;
+#define GD_BOTH(TYPE, AT) \
+  (vu)_mm512_inserti64x4(_mm512_set1_epi32((int)*(const TYPE *)(block + AT)), _mm256_set1_epi32((int)*(const TYPE *)(next + AT)), 1)
+  vu numbers = (GD_BOTH(u1_memory, 4) >> by_4 & 15) | (GD_BOTH(h1_memory, 2) >> by_2 & 3) << 4;
+#undef GD_BOTH
+  vf halves = (vf)_mm512_insertf64x4((__m512d)splat(ggml_half(block)), (__m256d)_mm256_set1_ps(ggml_half(next)), 1);
+  return __builtin_convertvector((vi)numbers - 32, vf) * halves;
+}
+
+/* The scales of a block of sixteen groups, and what is added. */
+GD_INLINE void int8_sixteens_factors(const uint8_t *block, vf *scales, vf *offsets, uint32_t type) {
+  __m128i numbers, low_half = _mm_set1_epi8(0x0f);
+  if (type == GGML_Q2_K) {
+    numbers = int8_load_16(block);
+    vi minima = (vi)_mm512_cvtepu8_epi32(_mm_and_si128(_mm_srli_epi16(numbers, 4), low_half));
+    *offsets = -(__builtin_convertvector(minima, vf) * splat(ggml_half(block + 82)));
+    numbers = _mm_and_si128(numbers, low_half);
+  } else if (type == GGML_Q3_K) {
+    /* Four bits each in halves of eight bytes, and two above these in four bytes. */
+    __m128i lower = _mm_loadl_epi64((const __m128i *)(block + 96)), upper = _mm_set1_epi32((int)*(const u1_memory *)(block + 104));
+    lower = _mm_srlv_epi32(_mm_unpacklo_epi64(lower, lower), _mm_setr_epi32(0, 0, 4, 4));
+    upper = _mm_and_si128(_mm_srlv_epi32(upper, _mm_setr_epi32(0, 2, 4, 6)), _mm_set1_epi8(0x03));
+    numbers = _mm_or_si128(_mm_and_si128(lower, low_half), _mm_slli_epi16(upper, 4));
+    numbers = _mm_sub_epi8(numbers, _mm_set1_epi8(32));
+  } else {
+    numbers = int8_load_16(block + 192);
+  }
+  float own = ggml_half(block + (type == GGML_Q2_K ? 80 : type == GGML_Q3_K ? 108 : 208));
+  *scales = __builtin_convertvector((vi)_mm512_cvtepi8_epi32(numbers), vf) * splat(own);
+}
+
 /* The sums of products of sixteen groups from a block on, or of as many as are left, in order; and if the blocks hold them, their scales
  * and what is added. */
 GD_INLINE vi int8_sixteen_of(const uint8_t *block, const int8_t *x, int64_t left, int8_block form, vf *scales, vf *offsets) {
   uint32_t type = form.type;
   int bytes = form.bytes;
   vi own[4];
-  if (type == GGML_Q6_K) {
-    int8_sixteen_groups(block, x, own);
-    vi scale = (vi)_mm512_cvtepi8_epi32(int8_load_16(block + 192));
-    *scales = __builtin_convertvector(scale, vf) * splat(ggml_half(block + 208));
+  if (form.groups == 16) {
+    int8_sixteen_groups(block, x, own, type);
+    int8_sixteens_factors(block, scales, offsets, type);
+  } else if (type == GGML_IQ4_XS) {
+    GD_UNROLL for (int k = 0; k < 4; k++) {
+      own[k] = int8_nibbles((vi){0}, load_vi(block + k / 2 * bytes + 8 + k % 2 * 64), x + 128 * k, type);
+    }
+    *scales = int8_xs_factors(block, bytes);
   } else if (ggml_is_in_eights(type)) {
     vf minima;
     GD_UNROLL for (int b = 0; b < 2; b++) int8_eight_groups(block + b * bytes, x + 256 * b, own + 2 * b, type);
@@ -207,7 +284,7 @@ typedef void int8_blocks_of(
   }                                                                                                                           \
   static void int8_arrange_##NAME(const int8_t *x, int64_t columns, int8_t *out) {                                            \
     int8_block form = {__VA_ARGS__};                                                                                          \
-    if (form.type == GGML_Q6_K) __builtin_memcpy(out, x, (size_t)columns);                                                    \
+    if (form.group == 16) __builtin_memcpy(out, x, (size_t)columns);                                                          \
     else int8_arrange(x, columns, out, form);                                                                                 \
   }
 GD_INT8_BLOCKS(GD_BLOCKS)

@@ -46,17 +46,18 @@ GD_INLINE vi int8_nibbles(vi sum, vi bytes, const int8_t *x, uint32_t type) {
   return int8_add(sum, int8_weights_of(high, small), load_vi(x + 64), small);
 }
 
+/* 16 bytes of each of four blocks. */
+GD_INLINE vi int8_of_four(const uint8_t *from, int apart) {
+  __m512i bytes = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)from));
+  bytes = _mm512_inserti32x4(bytes, _mm_loadu_si128((const __m128i *)(from + apart)), 1);
+  bytes = _mm512_inserti32x4(bytes, _mm_loadu_si128((const __m128i *)(from + 2 * apart)), 2);
+  return (vi)_mm512_inserti32x4(bytes, _mm_loadu_si128((const __m128i *)(from + 3 * apart)), 3);
+}
+
 /* Sums of lanes of four groups. */
 GD_INLINE vi int8_direct_four(const uint8_t *from, const int8_t *x, int8_block form) {
   vi none = {0};
-  if (form.type != 0) {
-    from += int8_offset(form);
-    __m512i bytes = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)from));
-    bytes = _mm512_inserti32x4(bytes, _mm_loadu_si128((const __m128i *)(from + form.bytes)), 1);
-    bytes = _mm512_inserti32x4(bytes, _mm_loadu_si128((const __m128i *)(from + 2 * form.bytes)), 2);
-    bytes = _mm512_inserti32x4(bytes, _mm_loadu_si128((const __m128i *)(from + 3 * form.bytes)), 3);
-    return int8_nibbles(none, (vi)bytes, x, form.type);
-  }
+  if (form.type != 0) return int8_nibbles(none, int8_of_four(from + int8_offset(form), form.bytes), x, form.type);
   if (form.group == 32) return int8_nibbles(none, load_vi(from), x, 0);
   vi a = load_vi(from), b = load_vi(from + 64);
   if (form.group == 64) return int8_nibbles(int8_nibbles(none, GD_FIRST_OF(a, b), x, 0), GD_SECOND_OF(a, b), x + 128, 0);

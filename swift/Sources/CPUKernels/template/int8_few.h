@@ -8,11 +8,6 @@ typedef void int8_few(
   int64_t count, float *sums);
 
 #if defined(GD_DOT_AVX512VNNI)
-/* Asks for a line in each 64 bytes, into the second cache. Asking beyond the end does no harm. */
-GD_INLINE void int8_ask(const uint8_t *from, int64_t bytes) {
-  for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(from + at, 0, 2);
-}
-
 /* The formats of eight bits that are taken so, as GD_INT8_DIRECT has those of four. */
 #define GD_INT8_BYTES(F)               \
   F(AFFINE8_G32, bytes32, 32, 0, 32, 1) \
@@ -136,4 +131,22 @@ static int8_few *int8_few_of(const gd_cpu_matrix *matrix) {
 #endif
   (void)matrix;
   return NULL;
+}
+
+/* Adds the terms of columns i .. i + count - 1 of INT8_OUTPUTS outputs to the sums of `rows` rows so. False if the format has panels only. */
+static int int8_few_outputs(
+  const gd_cpu_matrix *matrix, const int8_memory *memory, const float *offsets, int8_x x, int64_t rows, int64_t first, int64_t i,
+  int64_t count
+) {
+  int8_few *few = int8_few_of(matrix);
+  if (few == NULL) return 0;
+  int64_t parts = (rows + INT8_FEW - 1) / INT8_FEW, bytes = matrix_bytes(matrix, matrix->columns);
+  const uint8_t *own = (const uint8_t *)matrix_row(matrix, first) + matrix_bytes(matrix, i);
+  for (int64_t part = 0; part < parts; part++) {
+    int64_t from = part * rows / parts, next = (part + 1) * rows / parts;
+    few(
+      own, bytes, own + INT8_OUTPUTS * bytes, memory->scales, offsets, int8_row_from(x, from), next - from, count,
+      memory->sums + from * INT8_OUTPUTS);
+  }
+  return 1;
 }

@@ -17,7 +17,7 @@ typedef void int8_factors(const gd_cpu_matrix *matrix, int64_t row, int64_t firs
 typedef struct int8_form {
   int8_numbers *numbers;
   int8_factors *factors;
-  int16_t group;
+  int16_t group, middle;
   int has_offset;
   int is_small; /* no number is above 127 (int8_dot.h) */
 } int8_form;
@@ -185,7 +185,7 @@ GD_INLINE void int8_ggml_factors(
     int8_affine(row, first, count, out, BITS);                                                                   \
   }
 #define int8_form_of_affine(UNPACKING, BITS) \
-  case UNPACKING: return (int8_form){int8_numbers_##UNPACKING, int8_affine_factors, layout_of(matrix).elements, 1, BITS < 8};
+  case UNPACKING: return (int8_form){int8_numbers_##UNPACKING, int8_affine_factors, layout_of(matrix).elements, 0, 1, BITS < 8};
 /* MLX's micro-scaled types have no form. */
 #define int8_numbers_of_micro(UNPACKING, BITS)
 #define int8_form_of_micro(UNPACKING, BITS)
@@ -213,7 +213,7 @@ static int8_form int8_form_of(const gd_cpu_matrix *matrix) {
 #define GD_FORM(UNPACKING, FAMILY, NUMBER, ELEMENTS, BYTES)                        \
   case UNPACKING:                                                                  \
     return (int8_form){                                                            \
-      int8_numbers_##UNPACKING, int8_factors_##UNPACKING, ggml_group(NUMBER) * GD_LANES, \
+      int8_numbers_##UNPACKING, int8_factors_##UNPACKING, ggml_group(NUMBER) * GD_LANES, int8_ggml_middle(NUMBER), \
       int8_ggml_has_offset(NUMBER), int8_ggml_is_small(NUMBER)};
     GD_CPU_BLOCK_UNPACKINGS(GD_FORM)
 #undef GD_FORM

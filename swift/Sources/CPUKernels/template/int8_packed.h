@@ -3,6 +3,15 @@
 typedef void int8_packed(const gd_cpu_matrix *matrix, int64_t feature, int64_t features, int64_t first, int64_t count, uint8_t *panel);
 
 #if GD_WIDTH == 16
+/* Numbers as panels have them: for AMX signed, `middle` less. */
+GD_INLINE vi int8_panel_numbers(vi numbers, int middle) {
+#if defined(GD_DOT_AMX)
+  return middle == 0 ? numbers : (vi)_mm512_sub_epi8((__m512i)numbers, _mm512_set1_epi8((char)middle));
+#else
+  return (void)middle, numbers;
+#endif
+}
+
 /* 64 bytes of 128 columns, or as many as are left, from the block at `from` on. */
 GD_INLINE vi int8_packed_bytes(const uint8_t *from, int64_t left, int8_block form) {
   if (form.type != 0 && form.type != GGML_Q4_K) {
@@ -43,8 +52,8 @@ GD_INLINE void int8_packed_panel(
         low = int8_entries_of(low, form.type);
         high = int8_entries_of(high, form.type);
       }
-      store_vi(to + place * 64, low);
-      store_vi(to + (place + apart) * 64, high);
+      store_vi(to + place * 64, int8_panel_numbers(low, int8_ggml_middle(form.type)));
+      store_vi(to + (place + apart) * 64, int8_panel_numbers(high, int8_ggml_middle(form.type)));
     }
   }
 }

@@ -2,11 +2,17 @@
  * take them (int8_linear.h). */
 
 enum { INT8_SPAN = 16384, INT8_SPAN_GROUPS = INT8_SPAN / 16 };
-/* Bytes of x that stay in the second cache, and its most rows. */
+/* Bytes of x that stay in the second cache, and its most rows. Processors with AMX have 2 MB. */
+#if defined(GD_DOT_AMX)
+enum { INT8_PANEL = 800 << 10, INT8_PANEL_ROWS = 384 };
+#else
 enum { INT8_PANEL = 400 << 10, INT8_PANEL_ROWS = 384 };
+#endif
 /* Between rows of x that were copied: not a power of two apart. */
 enum { INT8_APART = 64 };
-#if defined(GD_DOT_AVX512VNNI)
+#if defined(GD_DOT_AMX)
+enum { INT8_ROWS = 16 };
+#elif defined(GD_DOT_AVX512VNNI)
 enum { INT8_ROWS = 12 };
 #elif GD_WIDTH == 16
 enum { INT8_ROWS = 6 };
@@ -29,15 +35,9 @@ typedef struct int8_memory {
   int8_t *x;        /* rows that were apart, and what belongs to them */
 } int8_memory;
 
-/* Asks for a share of the next panel's rows while this one is multiplied. Asking beyond the end does no harm. */
-GD_INLINE void int8_fetch_next(
-  const gd_cpu_matrix *matrix, int64_t feature, int64_t first, int64_t count, int64_t share, int64_t shares
-) {
-  int64_t bytes = matrix_bytes(matrix, count);
-  for (int64_t f = share * INT8_OUTPUTS / shares; f < (share + 1) * INT8_OUTPUTS / shares; f++) {
-    const char *row = matrix_row(matrix, feature + f) + matrix_bytes(matrix, first);
-    for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(row + at, 0, 2);
-  }
+/* The columns of the next panel, which follow one another where a panel has all of them. */
+GD_INLINE const uint8_t *int8_next(const gd_cpu_matrix *matrix, int64_t feature, int64_t first) {
+  return (const uint8_t *)matrix_row(matrix, feature + INT8_OUTPUTS) + matrix_bytes(matrix, first);
 }
 
 /* Asks for `count` scales and offsets from `at` on, in tensors of their own, into the second cache. Asking beyond their end does no
@@ -57,11 +57,11 @@ typedef int32_t int8_w4_memory __attribute__((vector_size(16), aligned(1), may_a
 enum { INT8_PIECE = 256, INT8_PIECES = INT8_PIECE + 64 };
 
 /* Rows of numbers, INT8_PIECES apart, as a panel: `count` columns, a multiple of 4 GD_WIDTH or its half. */
-GD_INLINE void int8_interleave(const uint8_t *numbers, int64_t count, uint8_t *panel) {
+GD_INLINE void int8_interleave(const uint8_t *numbers, int64_t count, int middle, uint8_t *panel) {
 #if GD_WIDTH == 16
   for (int64_t i = 0; i < count; i += 64) {
     vi rows[16];
-    GD_UNROLL for (int r = 0; r < 16; r++) rows[r] = load_vi(numbers + r * INT8_PIECES + i);
+    GD_UNROLL for (int r = 0; r < 16; r++) rows[r] = int8_panel_numbers(load_vi(numbers + r * INT8_PIECES + i), middle);
     int8_transpose(rows);
     int64_t left = least(16, (count - i) / 4);
     GD_UNROLL for (int k = 0; k < 16; k++) {
@@ -69,6 +69,7 @@ GD_INLINE void int8_interleave(const uint8_t *numbers, int64_t count, uint8_t *p
     }
   }
 #else
+  (void)middle;
   for (int64_t i = 0; i < count; i += 16) {
     GD_UNROLL for (int r = 0; r < 16; r += 4) {
       int8_w4 own[4];
@@ -172,17 +173,17 @@ static void int8_panel(
   int64_t first, int64_t count, int asks
 ) {
   int8_packed *packed = int8_packed_of(matrix);
+  const uint8_t *next = int8_next(matrix, feature, first);
   if (packed != NULL) return packed(matrix, feature, features, first, count, memory->panel);
-  const char *next = matrix_row(matrix, feature + INT8_OUTPUTS) + matrix_bytes(matrix, first);
   for (int64_t i = 0; i < count; i += INT8_PIECE) {
     int64_t part = least(INT8_PIECE, count - i);
     for (int64_t f = 0; f < INT8_OUTPUTS; f++) {
       const uint8_t *row = (const uint8_t *)matrix_row(matrix, feature + least(f, features - 1));
       form->numbers(row, first + i, part, memory->numbers + f * INT8_PIECES);
       int64_t asked = asks ? matrix_bytes(matrix, part) : 0;
-      for (int64_t at = 0; at < asked; at += 64) __builtin_prefetch(next + at, 0, 2);
+      int8_ask(next, asked);
       next += asked;
     }
-    int8_interleave(memory->numbers, part, memory->panel + i * INT8_OUTPUTS);
+    int8_interleave(memory->numbers, part, form->middle, memory->panel + i * INT8_OUTPUTS);
   }
 }

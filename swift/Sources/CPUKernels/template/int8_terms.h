@@ -1,7 +1,5 @@
 /* One row with int8 activations: the terms of an output's groups, sixteen groups at a time (int8_linear.h). */
 
-enum { INT8_OUTPUTS = GD_CPU_LINEAR_BLOCK };
-
 enum { INT8_STEP = 16 };
 /* Asks for what follows a row's bytes, into the second cache (linear_dot.h). */
 enum { INT8_AHEAD = 8192 };
@@ -11,9 +9,6 @@ GD_INLINE void int8_fetch(const uint8_t *from, int64_t bytes) {
 
 /* One row: the sums of sixteen groups, from numbers and x that follow one another. */
 #if GD_WIDTH == 16
-/* The first, third .. 128 bits of two vectors, and the others. */
-#define GD_FIRST_OF(A, B) __builtin_shufflevector(A, B, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27)
-#define GD_SECOND_OF(A, B) __builtin_shufflevector(A, B, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31)
 /* Lanes of two vectors, in pairs of neighbouring 128 bits: [a0 + a1, a2 + a3, b0 + b1, b2 + b3]. */
 GD_INLINE vi int8_halves(vi a, vi b) {
   return GD_FIRST_OF(a, b) + GD_SECOND_OF(a, b);
@@ -87,55 +82,6 @@ GD_INLINE void int8_sixteen_sums(const uint8_t *numbers, const int8_t *x, vi out
   __builtin_memcpy(out, totals, sizeof totals);
 }
 #endif
-
-#if GD_WIDTH == 16
-/* Lane r of vector k becomes lane k of vector r. */
-GD_INLINE void int8_transpose(vi rows[16]) {
-  vi two[16], four[16];
-  GD_UNROLL for (int k = 0; k < 16; k += 2) {
-    two[k] = __builtin_shufflevector(rows[k], rows[k + 1], 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29);
-    two[k + 1] = __builtin_shufflevector(rows[k], rows[k + 1], 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
-  }
-  GD_UNROLL for (int k = 0; k < 16; k++) {
-    vi a = two[k / 4 * 4 + k % 4 / 2], b = two[k / 4 * 4 + k % 4 / 2 + 2];
-    if (k % 2 == 0) four[k] = __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
-    else four[k] = __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
-  }
-  GD_UNROLL for (int k = 0; k < 4; k++) {
-    vi first = GD_FIRST_OF(four[k], four[4 + k]), second = GD_SECOND_OF(four[k], four[4 + k]);
-    vi third = GD_FIRST_OF(four[8 + k], four[12 + k]), fourth = GD_SECOND_OF(four[8 + k], four[12 + k]);
-    rows[k] = GD_FIRST_OF(first, third);
-    rows[4 + k] = GD_FIRST_OF(second, fourth);
-    rows[8 + k] = GD_SECOND_OF(first, third);
-    rows[12 + k] = GD_SECOND_OF(second, fourth);
-  }
-}
-#endif
-
-/* Where the rounded rows of a linear are. */
-typedef struct int8_x {
-  const int8_t *values;
-  const float *scales, *sums;
-  const int32_t *starts;
-  int64_t stride, groups; /* from a row to the next */
-} int8_x;
-
-GD_INLINE int8_x int8_row_of(const gd_cpu_linear *op, int64_t row) {
-  const gd_cpu_int8_rows *x = op->rounded;
-  int64_t at = op->places == NULL ? row : op->places[row] / x->shared, groups = at * x->groups;
-  return (int8_x){
-    x->values + at * x->stride, x->scales + groups, x->sums + groups, x->starts + groups, x->stride, x->groups};
-}
-
-/* The same from column `first` on; and from a row on. */
-GD_INLINE int8_x int8_from(int8_x x, int64_t first, int64_t group) {
-  int64_t g = first / group;
-  return (int8_x){x.values + first, x.scales + g, x.sums + g, x.starts + g, x.stride, x.groups};
-}
-GD_INLINE int8_x int8_row_from(int8_x x, int64_t row) {
-  int64_t g = row * x.groups;
-  return (int8_x){x.values + row * x.stride, x.scales + g, x.sums + g, x.starts + g, x.stride, x.groups};
-}
 
 /* The terms of GD_WIDTH groups: those of the weight from `at` on, of x from `first` on. */
 GD_INLINE vf int8_term(vi products, const float *scales, const float *offsets, int64_t at, const int8_x *x, int64_t first) {

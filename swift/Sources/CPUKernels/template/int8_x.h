@@ -1,0 +1,61 @@
+/* Rounded rows of x (int8_rows.h) as the kernels take them, and rows of numbers put side by side. */
+
+enum { INT8_OUTPUTS = GD_CPU_LINEAR_BLOCK };
+
+/* Asks for a line in each 64 bytes, into the second cache. Asking beyond the end does no harm. */
+GD_INLINE void int8_ask(const uint8_t *from, int64_t bytes) {
+  for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(from + at, 0, 2);
+}
+
+#if GD_WIDTH == 16
+/* The first, third .. 128 bits of two vectors, and the others. */
+#define GD_FIRST_OF(A, B) __builtin_shufflevector(A, B, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27)
+#define GD_SECOND_OF(A, B) __builtin_shufflevector(A, B, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31)
+
+/* Lane r of vector k becomes lane k of vector r. */
+GD_INLINE void int8_transpose(vi rows[16]) {
+  vi two[16], four[16];
+  GD_UNROLL for (int k = 0; k < 16; k += 2) {
+    two[k] = __builtin_shufflevector(rows[k], rows[k + 1], 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29);
+    two[k + 1] = __builtin_shufflevector(rows[k], rows[k + 1], 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
+  }
+  GD_UNROLL for (int k = 0; k < 16; k++) {
+    vi a = two[k / 4 * 4 + k % 4 / 2], b = two[k / 4 * 4 + k % 4 / 2 + 2];
+    if (k % 2 == 0) four[k] = __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
+    else four[k] = __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+  }
+  GD_UNROLL for (int k = 0; k < 4; k++) {
+    vi first = GD_FIRST_OF(four[k], four[4 + k]), second = GD_SECOND_OF(four[k], four[4 + k]);
+    vi third = GD_FIRST_OF(four[8 + k], four[12 + k]), fourth = GD_SECOND_OF(four[8 + k], four[12 + k]);
+    rows[k] = GD_FIRST_OF(first, third);
+    rows[4 + k] = GD_FIRST_OF(second, fourth);
+    rows[8 + k] = GD_SECOND_OF(first, third);
+    rows[12 + k] = GD_SECOND_OF(second, fourth);
+  }
+}
+#endif
+
+/* Where the rounded rows of a linear are. */
+typedef struct int8_x {
+  const int8_t *values;
+  const float *scales, *sums;
+  const int32_t *starts;
+  int64_t stride, groups; /* from a row to the next */
+} int8_x;
+
+GD_INLINE int8_x int8_row_of(const gd_cpu_linear *op, int64_t row) {
+  const gd_cpu_int8_rows *x = op->rounded;
+  int64_t at = op->places == NULL ? row : op->places[row] / x->shared, groups = at * x->groups;
+  return (int8_x){
+    x->values + at * x->stride, x->scales + groups, x->sums + groups, x->starts + groups, x->stride, x->groups};
+}
+
+/* The same from column `first` on; and from a row on. */
+GD_INLINE int8_x int8_from(int8_x x, int64_t first, int64_t group) {
+  int64_t g = first / group;
+  return (int8_x){x.values + first, x.scales + g, x.sums + g, x.starts + g, x.stride, x.groups};
+}
+GD_INLINE int8_x int8_row_from(int8_x x, int64_t row) {
+  int64_t g = row * x.groups;
+  return (int8_x){x.values + row * x.stride, x.scales + g, x.sums + g, x.starts + g, x.stride, x.groups};
+}

@@ -8,7 +8,7 @@ extension Executor {
       rows: Int64(op.rows), out_features: Int64(op.outFeatures), x: gd_cpu_tensor(op.x),
       residual: gd_cpu_tensor(op.residual), out: gd_cpu_tensor(op.out),
       weight: gd_cpu_matrix(op.matrix), places: nil, ranks: 1, rounded: nil)
-    let items = gd_cpu_linear_items(&params)
+    let items = gd_cpu_linear_items(&params) &* gd_cpu_linear_panels(&params)
     let products = Double(op.rows) * Double(op.inFeatures) * Double(op.outFeatures)
     launch(kernels.linear, &params, cut(items, parts: smallParts(nanoseconds: products * 0.05)))
   }

@@ -32,7 +32,7 @@ int64_t gd_cpu_linear_items(const gd_cpu_linear *op) { return op->rows == 0 ? 0 
 int64_t gd_cpu_linear_panel_rows(const gd_cpu_linear *op) {
   int64_t columns = op->weight.columns, most = GD_CPU_LINEAR_DEEP_ROWS;
   if (columns <= GD_CPU_LINEAR_DEPTH) {
-    most = GD_CPU_LINEAR_PANEL / (blocks_of(columns, 32) * 32) / 12 * 12;
+    most = GD_CPU_LINEAR_PANEL / (columns / 32 * 32 + 32) / 12 * 12;
     if (most > GD_CPU_LINEAR_ROWS) most = GD_CPU_LINEAR_ROWS;
   }
   int64_t panels = blocks_of(op->rows, most);

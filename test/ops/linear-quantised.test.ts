@@ -127,7 +127,7 @@ onEachBackend("linear of packed weights", (backend) => {
 
   if (backend.name === "cpu") test("any number of threads gives the same bits", () => {
     const random = new Random(9);
-    for (const [rows, columns, features] of [[1, 512, 700], [130, 1152, 100], [40, 64, 17]] as const) {
+    for (const [rows, columns, features] of [[1, 512, 700], [130, 1152, 100], [310, 1088, 35], [40, 64, 17]] as const) {
       const results = linearByThreads(random, { rows, columns, features });
       for (const result of results) expectSameBits("out", result, results[0]!);
     }
@@ -161,7 +161,9 @@ onEachBackend("linear of packed weights", (backend) => {
 
   test("many rows have the bits of one, for every form of weight", () => {
     const random = new Random(8);
-    for (const [rows, columns, features] of [[37, 288, 35], [16, 288, 7], [17, 32, 33], [65, 544, 5]] as const) {
+    /** More than the CPU multiplies at a time: rows, and columns. */
+    const panels = backend.name === "cpu" ? ([[300, 64, 5], [50, 4128, 5]] as const) : [];
+    for (const [rows, columns, features] of [[37, 288, 35], [16, 288, 7], [17, 32, 33], [65, 544, 5], ...panels] as const) {
       using layouts = new Layouts(device, random);
       const numbers = filled(random, [rows, columns]);
       const x = layouts.rows("x", "f32", numbers);
@@ -171,7 +173,7 @@ onEachBackend("linear of packed weights", (backend) => {
       const floats = (["f32", "f16", "bf16"] as const).map((format) => ({ weight: layouts.packed("weight", format, filled(random, [features, columns], format)) }));
       for (const weight of [...packed, ...floats]) {
         const together = after(all, linear({ x, ...weight, out: all }));
-        for (const row of [0, 3, 15, rows - 1]) {
+        for (const row of [0, 3, 15, rows >> 1, rows - 1]) {
           const alone = after(one, linear({ x: x.narrow(0, row, 1), ...weight, out: one }));
           expectSameBits(`row ${row}`, alone, together.slice(row * features, (row + 1) * features));
         }

@@ -8,9 +8,11 @@ extension Executor {
       rows: Int64(op.rows), out_features: Int64(op.outFeatures), x: gd_cpu_tensor(op.x),
       residual: gd_cpu_tensor(op.residual), out: gd_cpu_tensor(op.out),
       weight: gd_cpu_matrix(op.matrix), places: nil, ranks: 1, rounded: nil)
-    let items = gd_cpu_linear_items(&params)
+    let items = gd_cpu_linear_items(&params) &* gd_cpu_linear_panels(&params)
     let products = Double(op.rows) * Double(op.inFeatures) * Double(op.outFeatures)
-    launch(kernels.linear, &params, cut(items, parts: smallParts(nanoseconds: products * 0.05)))
+    // A part copies rows of x in the kernels' order, which takes a twentieth of multiplying them by so many blocks of outputs.
+    let parts = min(smallParts(nanoseconds: products * 0.05), max(threads, Int(items) / 8))
+    launch(kernels.linear, &params, cut(items, parts: parts))
   }
 }
 

@@ -28,6 +28,19 @@ int64_t gd_cpu_gated_delta_step_items(const gd_cpu_gated_delta_step *op) { retur
 
 int64_t gd_cpu_linear_items(const gd_cpu_linear *op) { return op->rows == 0 ? 0 : blocks_of(op->out_features, GD_CPU_LINEAR_BLOCK); }
 
+/* Panels of about as many rows, which are whole tiles for every instruction set: multiples of 12. */
+int64_t gd_cpu_linear_panel_rows(const gd_cpu_linear *op) {
+  int64_t columns = op->weight.columns, most = GD_CPU_LINEAR_DEEP_ROWS;
+  if (columns <= GD_CPU_LINEAR_DEPTH) {
+    most = GD_CPU_LINEAR_PANEL / (columns / 32 * 32 + 32) / 12 * 12;
+    if (most > GD_CPU_LINEAR_ROWS) most = GD_CPU_LINEAR_ROWS;
+  }
+  int64_t panels = blocks_of(op->rows, most);
+  return panels > 1 ? blocks_of(blocks_of(op->rows, panels), 12) * 12 : most;
+}
+
+int64_t gd_cpu_linear_panels(const gd_cpu_linear *op) { return blocks_of(op->rows, gd_cpu_linear_panel_rows(op)); }
+
 int64_t gd_cpu_expert_linear_items(const gd_cpu_expert_linear *op) { return blocks_of(op->linear.out_features, GD_CPU_LINEAR_BLOCK); }
 
 gd_cpu_int8_form gd_cpu_int8_form_of(uint32_t format) {

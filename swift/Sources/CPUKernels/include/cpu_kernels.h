@@ -173,7 +173,7 @@ typedef struct gd_cpu_int8_rows {
   int64_t shared; /* so many neighbouring places of gd_cpu_linear have one row here */
 } gd_cpu_int8_rows;
 
-/* An item is a block of GD_CPU_LINEAR_BLOCK output features, with all rows. residual is NULL if there is none, and may be out itself.
+/* An item is a block of GD_CPU_LINEAR_BLOCK output features, with all rows or those of a panel. residual is NULL if there is none, and may be out itself.
  * places: NULL, or for each row the place in x and out, which then have `ranks` heads a token: head p mod ranks of token
  * p / ranks. There is no residual then. */
 typedef struct gd_cpu_linear {
@@ -185,6 +185,8 @@ typedef struct gd_cpu_linear {
   const gd_cpu_int8_rows *rounded; /* instead of x, for int8_linear and int8_expert_linear */
 } gd_cpu_linear;
 enum { GD_CPU_LINEAR_BLOCK = 16 };
+/* A panel of x: its floats, its most columns, its most rows, and those if it has not all columns. */
+enum { GD_CPU_LINEAR_PANEL = 216 << 10, GD_CPU_LINEAR_DEPTH = 4096, GD_CPU_LINEAR_ROWS = 144, GD_CPU_LINEAR_DEEP_ROWS = 48 };
 
 /* Entries first .. first + count - 1 of an expert_linear's places: the rows of an expert, or where expert is -1 those whose
  * ids are of none. */
@@ -298,6 +300,9 @@ int64_t gd_cpu_causal_conv1d_items(const gd_cpu_causal_conv1d *op);
 int64_t gd_cpu_gated_rms_norm_items(const gd_cpu_gated_rms_norm *op);
 int64_t gd_cpu_gated_delta_step_items(const gd_cpu_gated_delta_step *op);
 int64_t gd_cpu_linear_items(const gd_cpu_linear *op);
+/* Panels of x that `linear` multiplies one after another, each by all items, and the rows of each but the last. */
+int64_t gd_cpu_linear_panels(const gd_cpu_linear *op);
+int64_t gd_cpu_linear_panel_rows(const gd_cpu_linear *op);
 /* Items of one group. */
 int64_t gd_cpu_expert_linear_items(const gd_cpu_expert_linear *op);
 int64_t gd_cpu_combine_experts_items(const gd_cpu_combine_experts *op);

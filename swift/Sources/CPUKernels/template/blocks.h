@@ -16,18 +16,20 @@ typedef struct block_unpacking {
 
 /* Elements first .. first + count - 1 of a row, which are whole blocks. */
 GD_INLINE void expand_blocks(
-  const gd_cpu_matrix *matrix, int64_t row, int64_t first, int64_t count, float *out, block_unpacking format
+  const gd_cpu_matrix *matrix, int64_t row, int64_t first, int64_t count, float *out, vector_order order,
+  block_unpacking format
 ) {
   const uint8_t *block = (const uint8_t *)matrix_row(matrix, row) + matrix_bytes(matrix, first);
   for (int64_t i = 0; i < count; i += format.elements, block += format.bytes) {
     block_scales scales;
     format.scales(block, 0, 1, &scales, format.number);
     for (int64_t run = 0; run < format.elements / GD_LANES; run += format.step) {
+      float *to = out + vector_place(order, (i / GD_LANES + run) * GD_PARTS);
       GD_UNROLL for (int k = 0; k < format.step; k++) {
         factors group = format.factors(&scales, 0, (run + k) / format.group * format.group, format.number);
         GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
           vf values = format.values(block, &scales, run + k, p, group, format.number);
-          store(out, i + (run + k) * GD_LANES + p * GD_WIDTH, GD_CPU_F32, values);
+          store(to, vector_place(order, k * GD_PARTS + p), GD_CPU_F32, values);
         }
       }
     }

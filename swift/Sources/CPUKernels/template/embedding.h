@@ -19,8 +19,8 @@ static void embedding(const void *params, int64_t begin, int64_t end, void *scra
     }
     for (int64_t i = 0; i < columns; i += MATRIX_DEPTH) {
       int64_t count = least(MATRIX_DEPTH, columns - i);
-      expand(&op->weight, row, 1, i, count, block, 0);
-      if (interleaves(&op->weight)) interleave(block, count, 1);
+      expand(&op->weight, row, 1, i, count, block, GD_IN_ORDER);
+      if (interleaves(&op->weight)) deinterleave(block, count);
       convert(block, 0, GD_CPU_F32, out, i, op->out.dtype, count);
     }
   }

@@ -30,6 +30,7 @@
 #include "matrix.h"
 #include "linear_finish.h"
 #include "linear_dot.h"
+#include "linear_tiles.h"
 #include "linear.h"
 #include "expert_run.h"
 #include "expert_linear.h"

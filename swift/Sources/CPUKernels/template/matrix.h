@@ -71,6 +71,19 @@ typedef struct unpacking {
       FAMILY##_most(BITS), FAMILY##_reads_beyond(BITS)                                                                   \
   }
 
+/* Where vectors are stored: vector v of a row begins (v mod 2^shift) * jump + v / 2^shift * step floats after the row does, and a row
+ * `apart` floats after the one before. */
+typedef struct vector_order {
+  int64_t shift, jump, step, apart;
+} vector_order;
+/* One vector after another. */
+#define GD_IN_ORDER (vector_order){0, 0, GD_WIDTH, 0}
+
+/* The sum of two places is that of the vectors' sum if one is a multiple of a power of two that the other one is less than. */
+GD_INLINE int64_t vector_place(vector_order order, int64_t v) {
+  return (v & ((1 << order.shift) - 1)) * order.jump + (v >> order.shift) * order.step;
+}
+
 #include "affine.h"
 #include "ggml.h"
 #include "micro.h"
@@ -97,12 +110,11 @@ GD_INLINE int interleaves(const gd_cpu_matrix *matrix) {
   }
 }
 
-/* Elements first .. first + count - 1 of rows row .. row + rows - 1 of a packed matrix, in the order of lanes, each row `apart`
- * floats after the one before; first and count are multiples of a group, count is at most MATRIX_DEPTH and rows at most
- * MATRIX_ROWS. */
+/* Elements first .. first + count - 1 of rows row .. row + rows - 1 of a packed matrix, in the order of lanes; first and count are
+ * multiples of a group, count is at most MATRIX_DEPTH and rows at most MATRIX_ROWS. */
 enum { MATRIX_DEPTH = 1024, MATRIX_ROWS = 4, MATRIX_GROUPS = MATRIX_DEPTH / MATRIX_LEAST_GROUP };
 GD_INLINE void expand_packed(
-  const gd_cpu_matrix *matrix, int64_t row, int64_t rows, int64_t first, int64_t count, float *out, int64_t apart,
+  const gd_cpu_matrix *matrix, int64_t row, int64_t rows, int64_t first, int64_t count, float *out, vector_order order,
   unpacking packed
 ) {
   float scales[MATRIX_ROWS * MATRIX_GROUPS], biases[MATRIX_ROWS * MATRIX_GROUPS];
@@ -111,12 +123,13 @@ GD_INLINE void expand_packed(
   /* Those of whole rows follow one another: a row's may be less than a vector. */
   int are_whole = count == matrix->columns;
   if (are_whole) packed.scales(matrix, row * groups, rows * groups, scales, biases);
-  for (int64_t r = 0; r < rows; r++, out += apart) {
+  for (int64_t r = 0; r < rows; r++, out += order.apart) {
     float *scale = scales + r * groups, *bias = biases + r * groups;
     if (!are_whole) packed.scales(matrix, ((row + r) * matrix->columns + first) / group, groups, scale, bias);
     const uint8_t *from = (const uint8_t *)matrix_row(matrix, row + r);
     uint8_t last[MATRIX_LARGEST_GROUP + MATRIX_BEYOND];
     int64_t run = first / GD_LANES;
+    float *to = out;
     for (int64_t g = 0; g < groups; g++) {
       if (packed.reads_beyond && g == groups - 1) {
         from = __builtin_memcpy(last, from + run * 2 * packed.bits, (size_t)(group * packed.bits / 8));
@@ -124,40 +137,58 @@ GD_INLINE void expand_packed(
       }
       factors values = packed.factors(&scale[g], &bias[g], packed.bits);
       for (int64_t i = 0; i < group; i += runs * GD_LANES, run += runs) {
+        /* Two runs are a multiple of every order's power of two. */
+        if (runs == 1) to = out + vector_place(order, (g * group + i) / GD_WIDTH);
         GD_UNROLL for (int p = 0; p < runs * GD_PARTS; p++) {
           vf elements = packed.values(from, run, p / GD_PARTS, p % GD_PARTS, values, packed.bits);
-          store(out, g * group + i + p * GD_WIDTH, GD_CPU_F32, elements);
+          store(to, vector_place(order, p), GD_CPU_F32, elements);
         }
+        to += vector_place(order, runs * GD_PARTS);
       }
     }
   }
 }
 
+/* Elements first .. first + count - 1 of a row of floats, and zeros up to a multiple of GD_LANES. */
+GD_INLINE void expand_floats(const void *row, int64_t first, int64_t count, uint32_t dtype, float *out, vector_order order) {
+  int64_t whole = count / GD_WIDTH, all = (count + GD_LANES - 1) / GD_LANES * GD_PARTS;
+  for (int64_t v = 0; v < whole; v++) store(out, vector_place(order, v), GD_CPU_F32, load(row, first + v * GD_WIDTH, dtype));
+  for (int64_t v = whole; v < all; v++) {
+    store(out, vector_place(order, v), GD_CPU_F32, load_first(row, first + v * GD_WIDTH, dtype, count - v * GD_WIDTH));
+  }
+}
+
 /* Elements first .. first + count - 1 of `rows` rows, at most MATRIX_DEPTH of at most MATRIX_ROWS. Of a packed matrix first
- * and count are multiples of a group, and the order within GD_LANES is that of lanes. */
+ * and count are multiples of a group, and the order within GD_LANES is that of lanes. Others have zeros up to a multiple of
+ * GD_LANES. */
 static __attribute__((unused)) void expand(
-  const gd_cpu_matrix *matrix, int64_t row, int64_t rows, int64_t first, int64_t count, float *out, int64_t apart
+  const gd_cpu_matrix *matrix, int64_t row, int64_t rows, int64_t first, int64_t count, float *out, vector_order order
 ) {
   matrix_layout layout = layout_of(matrix);
   switch (layout.unpacking) {
 #define GD_CASE_EXPAND(UNPACKING, FAMILY, BITS)                                \
   case UNPACKING: {                                                            \
     unpacking packed = GD_UNPACKING(FAMILY, BITS, layout.elements);            \
-    return expand_packed(matrix, row, rows, first, count, out, apart, packed); \
+    return expand_packed(matrix, row, rows, first, count, out, order, packed); \
   }
     GD_CPU_UNPACKINGS(GD_CASE_EXPAND)
 #undef GD_CASE_EXPAND
 #define GD_CASE_EXPAND_BLOCKS(UNPACKING, FAMILY, NUMBER, ELEMENTS, BYTES)                                          \
   case UNPACKING: {                                                                                                \
     block_unpacking blocks = GD_BLOCK_UNPACKING(FAMILY, NUMBER, ELEMENTS, BYTES);                                  \
-    for (int64_t r = 0; r < rows; r++) expand_blocks(matrix, row + r, first, count, out + r * apart, blocks);      \
+    for (int64_t r = 0; r < rows; r++, out += order.apart) {                                                       \
+      expand_blocks(matrix, row + r, first, count, out, order, blocks);                                            \
+    }                                                                                                              \
     return;                                                                                                        \
   }
     GD_CPU_BLOCK_UNPACKINGS(GD_CASE_EXPAND_BLOCKS)
 #undef GD_CASE_EXPAND_BLOCKS
     default:
-      for (int64_t r = 0; r < rows; r++) {
-        convert(matrix_row(matrix, row + r), first, layout.dtype, out + r * apart, 0, GD_CPU_F32, count);
+      for (int64_t r = 0; r < rows; r++, out += order.apart) {
+        const char *from = matrix_row(matrix, row + r);
+        if (layout.dtype == GD_CPU_F32) expand_floats(from, first, count, GD_CPU_F32, out, order);
+        else if (layout.dtype == GD_CPU_BF16) expand_floats(from, first, count, GD_CPU_BF16, out, order);
+        else expand_floats(from, first, count, GD_CPU_F16, out, order);
       }
   }
 }
@@ -165,11 +196,18 @@ static __attribute__((unused)) void expand(
 /* A block, independent of the width of the vectors. */
 typedef float v16_memory __attribute__((vector_size(4 * GD_LANES), aligned(4), may_alias));
 
-/* Puts `count` columns, a multiple of GD_LANES, into the order of interleaved lanes, in place; or back. */
-GD_INLINE void interleave(float *values, int64_t count, int back) {
+/* Puts GD_LANES columns into the order of interleaved lanes. */
+GD_INLINE void interleave(vf columns[GD_PARTS]) {
+  v16_memory block;
+  __builtin_memcpy(&block, columns, sizeof block);
+  block = __builtin_shufflevector(block, block, 0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
+  __builtin_memcpy(columns, &block, sizeof block);
+}
+
+/* Puts `count` columns, a multiple of GD_LANES, in the order of interleaved lanes back into theirs, in place. */
+GD_INLINE void deinterleave(float *values, int64_t count) {
   for (int64_t i = 0; i < count; i += GD_LANES) {
     v16_memory *block = (v16_memory *)(values + i);
-    if (back) *block = __builtin_shufflevector(*block, *block, 0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
-    else *block = __builtin_shufflevector(*block, *block, 0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
+    *block = __builtin_shufflevector(*block, *block, 0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
   }
 }

@@ -7,7 +7,8 @@ import { microNames, randomMicro } from "../../test/support/micro.ts";
 import { Random } from "../../test/support/random.ts";
 
 const dtypes = ["f32", "f16", "bf16"] as const;
-const [outputs, experts, k] = [37, 3, 2] as const;
+const [few, experts, k] = [37, 3, 2] as const;
+const outputs = few;
 /** Columns of two of the largest blocks. */
 const columns = 512;
 
@@ -18,7 +19,7 @@ function numbers(device: Device, random: Random, dtype: FloatDType, shape: reado
 }
 
 /** Matrices of a format: one, or one for each of some experts. */
-function matrices(device: Device, random: Random, format: string, of: readonly number[]): Weight {
+function matrices(device: Device, random: Random, format: string, of: readonly number[], outputs = few): Weight {
   const rows = outputs * of.reduce((a, b) => a * b, 1);
   const micro = microNames.find((name) => name === format);
   if (micro !== undefined) {
@@ -43,6 +44,9 @@ export function* everyFormat(device: Device): Generator<readonly Op[]> {
       const weight = matrices(device, random, format, []);
       for (const rows of [1, 11, 35]) yield [linear({ x: row(rows, columns), ...weight, out: row(rows, outputs) })];
       yield [embedding({ ...weight, ids: [outputs - 1, 0, 5], out: row(3, columns) })];
+      // One row of more than 2048 outputs, and of more than 8192, have forms of their own: large records, so not of every format.
+      const wide = t === "bf16" && ["q4_k", "q5_k", "q6_k", "q8_0"].includes(format) ? [2056, 8200] : [];
+      for (const many of wide) yield [linear({ x: row(1, columns), ...matrices(device, random, format, [], many), out: row(1, many) })];
       const each = matrices(device, random, format, [experts]);
       for (const tokens of [1, 21]) {
         const ids = device.tensor("id32", [tokens, k]);

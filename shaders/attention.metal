@@ -15,7 +15,7 @@
 // 1. Queries, and where the keys lie, to threadgroup memory. Of each span: 2. scores: a simdgroup GDM_ATTENTION_KEYS keys at a
 // time (dims of 64: twice as many, half of it each), with every row, and all of their sums by one tree; 3. weights: a
 // simdgroup a row, a lane four keys; 4. values: a thread two neighbouring elements of some rows, several keys' asked for
-// before the first is used.
+// before the first is used, the first of a span before step 3.
 // A row takes nothing of a key behind its own token. No function constants.
 #include "attention_softmax.h"
 
@@ -133,30 +133,41 @@ METAL_FUNC void attend(thread float2* values, thread const typename Vec4<S>::pai
   }
 }
 
-// Step 4: the values of the span at key `first`, for two elements of rows firstRow, firstRow + 1, ....
+// Some keys' values as stored, of two elements.
+template <typename S> struct AskedValues {
+  enum : uint { keys = sizeof(S) == 2 ? 64 : 16 };
+  typename Vec4<S>::pair of[sizeof(S) == 2 ? 64 : 16];
+};
+
+// Those of keys from `from` on; of key last - 1 where they are `last` or more, which is not zero.
+template <typename S>
+METAL_FUNC void values_ask(thread AskedValues<S>& asked, device const S* valuePages, threadgroup const uint* keyRows, uint from,
+                           uint last, uint dim, uint element) {
+  GDM_UNROLL for (uint j = 0; j < AskedValues<S>::keys; ++j) {
+    asked.of[j] = *(device const typename Vec4<S>::pair*)(valuePages + ulong(keyRows[min(from + j, last - 1)]) * dim + element);
+  }
+}
+
+// Step 4: the values of the span at key `first`, for two elements of rows firstRow, firstRow + 1, ..., of which some see `last`
+// keys. The first of them are asked for already.
 template <typename S, uint R>
-METAL_FUNC void attention_values(thread float2* values, thread const AttentionRows& of, device const S* valuePages,
-                                 threadgroup const uint* keyRows, uint first, bool second, uint firstRow, uint element) {
-  typedef typename Vec4<S>::pair S2;
-  constexpr uint N = sizeof(S) == 2 ? 32 : 16;  // keys whose values are asked for together
+METAL_FUNC void attention_values(thread float2* values, thread AskedValues<S>& asked, thread const AttentionRows& of,
+                                 device const S* valuePages, threadgroup const uint* keyRows, uint first, bool second,
+                                 uint firstRow, uint element, uint last) {
+  constexpr uint N = AskedValues<S>::keys;
   uint sees[R];
   uint least = GDM_ATTENTION_SPAN;
-  uint last = 0;
   float2 sum[R];
   GDM_UNROLL for (uint i = 0; i < R; ++i) {
     sum[i] = float2(0.0f);
     sees[i] = sees_of(of, firstRow + i, first);
-    last = max(last, sees[i]);
     least = min(least, firstRow + i < of.rows ? sees[i] : uint(GDM_ATTENTION_SPAN));
   }
   for (uint from = 0; from < last; from += N) {
     threadgroup const float* weights = of.weights + (from * GDM_ATTENTION_ROWS + firstRow);
-    S2 loaded[N];
-    GDM_UNROLL for (uint j = 0; j < N; ++j) {
-      loaded[j] = *(device const S2*)(valuePages + ulong(keyRows[min(from + j, last - 1)]) * of.dim + element);
-    }
-    if (from + N <= least) attend<true, S, R, N>(sum, loaded, weights, from, sees);
-    else attend<false, S, R, N>(sum, loaded, weights, from, sees);
+    if (from > 0) values_ask(asked, valuePages, keyRows, from, last, of.dim, element);
+    if (from + N <= least) attend<true, S, R, N>(sum, asked.of, weights, from, sees);
+    else attend<false, S, R, N>(sum, asked.of, weights, from, sees);
   }
   GDM_UNROLL for (uint i = 0; i < R; ++i) {
     if (!second) values[i] = sum[i];
@@ -219,11 +230,16 @@ kernel void gd_attention(device const float* query [[buffer(0)]],
 
   for (uint first = begin; first < end; first += span) {
     threadgroup const uint* spanRows = keyRows + (first - begin);
+    uint last = 0;
+    GDM_UNROLL for (uint i = 0; i < each; ++i) last = max(last, sees_of(of, firstRow + i, first));
     attention_scores<S, G>(of, keyPages, spanRows, min(end - first, span), index);
+    // By threads without rows, too: asked for under a condition they would take registers more.
+    AskedValues<S> asked;
+    values_ask(asked, valuePages, spanRows, 0, max(last, 1u), dim, element);
     threadgroup_barrier(mem_flags::mem_threadgroup);
     attention_weights(of, part, first, first > begin, index);
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    attention_values<S, each>(values, of, valuePages, spanRows, first, first > begin, firstRow, element);
+    attention_values<S, each>(values, asked, of, valuePages, spanRows, first, first > begin, firstRow, element, last);
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
 

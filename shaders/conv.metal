@@ -13,10 +13,10 @@
 // 2. For each token of the tile: one output, rounded once at its store.
 // 3. Tile 0 alone writes states: it alone has read the old one, and the other columns of a new state are in x.
 //
-// CONV_UPDATE, one token of each sequence and K = 4: a thread has four channels, whose columns, weights, inputs and
-// outputs are whole vectors; channels are a multiple of 4 and every row of x and out begins at a multiple of four
-// elements' bytes. Grid: (ceil(C / (4 GDM_CONV_THREADS)), 1, n). The same bits. A barrier between all reads and their uses:
-// without it a compiler reads some of them where they are used, one after the other.
+// CONV_UPDATE, one token of each sequence and K = 4: a thread has four channels of so many sequences, whose columns, weights,
+// inputs and outputs are whole vectors; channels are a multiple of 4 and every row of x and out begins at a multiple of four
+// elements' bytes. Grid: (ceil(C / (4 GDM_CONV_THREADS)), 1, ceil(n / CONV_UPDATE)). The same bits. Two barriers, so that the
+// order of reads is not the compiler's: tables and weights, then what tables lead to, then uses.
 //
 // Threadgroup memory, which the host passes: [GDM_CONV_THREADS, GDM_CONV_MAX_TAPS] of 32 bits; CONV_UPDATE: none.
 //
@@ -84,51 +84,85 @@ METAL_FUNC float4 conv_weights4(device const ushort* weight, ulong at) {
   return v;
 }
 
-// One token of channels first .. first + 3, W taps before it: their state is 4 W neighbouring elements, read and written
-// as vectors. `x` points at the token's row. Without `exists` the channels are another thread's of the threadgroup, and nothing is
-// stored.
-template <typename T, uint W>
-METAL_FUNC void conv_update(device const T* x, device const ushort* weight, device const ushort* bias, device T* state,
-                            device const T* staged, device T* out, ulong outAt, int readSlot, int writeSlot,
-                            uint channels, uint first, bool exists) {
-  typedef typename Vec4<T>::type T4;
-  device const T* from = readSlot >= 0 ? (device const T*)state : staged;
-  ulong at = (ulong(readSlot >= 0 ? readSlot : GDM_SLOT_STAGED - readSlot) * channels + first) * W;
+// A thread's reads of a sequence: the state of four channels, W taps each, and their inputs.
+template <typename T, uint W> struct ConvRead {
   uint4 old[W];
+  typename Vec4<T>::type in;
+};
+
+template <typename T, uint W>
+METAL_FUNC void conv_ask(thread ConvRead<T, W>& read, device const T* x, device const T* state, device const T* staged, int slot,
+                         uint channels, uint first) {
+  device const T* from = slot >= 0 ? state : staged;
+  ulong at = (ulong(slot >= 0 ? slot : GDM_SLOT_STAGED - slot) * channels + first) * W;
   GDM_UNROLL for (uint i = 0; i < W; ++i) {
-    old[i] = uint4(0u);
-    if (readSlot != GDM_SLOT_NONE) old[i] = conv_bits4(from, at + 4 * i);
+    read.old[i] = uint4(0u);
+    if (slot != GDM_SLOT_NONE) read.old[i] = conv_bits4(from, at + 4 * i);
   }
-  float4 w[W + 1];
-  GDM_UNROLL for (uint i = 0; i < W + 1; ++i) w[i] = conv_weights4(weight, ulong(first) * (W + 1) + 4 * i);
-  T4 in = *(device const T4*)(x + first);
-  float4 sums = float4(0.0f);
-  GDM_UNROLL for (uint c = 0; c < 4; ++c) {
-    if (CONV_BIAS) sums[c] = read_any(bias, first + c, CONV_BIAS_DTYPE);
-  }
-  threadgroup_barrier(mem_flags::mem_device);
-  if (!exists) return;
+  read.in = *(device const typename Vec4<T>::type*)(x + first);
+}
+
+// One token of channels first .. first + 3: outputs, and the state moved on.
+template <typename T, uint W>
+METAL_FUNC void conv_answer(thread const ConvRead<T, W>& read, thread const float4* w, float4 bias, device T* state, device T* out,
+                            ulong outAt, int slot, uint channels, uint first) {
   float4 y = float4(0.0f);
   uint4 next[W];
   GDM_UNROLL for (uint c = 0; c < 4; ++c) {
-    uint column = conv_column(T(in[c]));
-    float sum = sums[c];
+    uint column = conv_column(T(read.in[c]));
+    float sum = bias[c];
     GDM_UNROLL for (uint j = 0; j < W; ++j) {
       uint n = c * W + j;
       uint m = c * (W + 1) + j;
-      sum = fma(w[m / 4][m % 4], conv_value<T>(old[n / 4][n % 4]), sum);
-      next[n / 4][n % 4] = j + 1 < W ? old[(n + (j + 1 < W ? 1 : 0)) / 4][(n + 1) % 4] : column;
+      sum = fma(w[m / 4][m % 4], conv_value<T>(read.old[n / 4][n % 4]), sum);
+      next[n / 4][n % 4] = j + 1 < W ? read.old[(n + (j + 1 < W ? 1 : 0)) / 4][(n + 1) % 4] : column;
     }
     uint last = c * (W + 1) + W;
     y[c] = fma(w[last / 4][last % 4], conv_value<T>(column), sum);
   }
-  if (writeSlot >= 0) {
-    ulong to = (ulong(writeSlot) * channels + first) * W;
+  if (slot >= 0) {
+    ulong to = (ulong(slot) * channels + first) * W;
     GDM_UNROLL for (uint i = 0; i < W; ++i) conv_set_bits4(state, to + 4 * i, next[i]);
   }
   GDM_UNROLL for (uint c = 0; c < 4; ++c) y[c] = CONV_SILU ? gd_silu(y[c]) : y[c];
   if (OUT_F32) *(device float4*)((device float*)out + outAt + first) = y;
-  else *(device T4*)(out + outAt + first) = Vec4<T>::round(y);
+  else *(device typename Vec4<T>::type*)(out + outAt + first) = Vec4<T>::round(y);
+}
+
+// Four channels of N sequences from number `sequence` on. Threads without channels and sequences that are not there read the
+// last ones, and store nothing.
+template <typename T, uint W, uint N>
+METAL_FUNC void conv_update(device const T* x, device const ushort* weight, device const ushort* bias, device T* state,
+                            device const T* staged, device T* out, device const int* cuSeqlens, device const int* readSlots,
+                            device const int* writeSlots, constant GDMConv& params, uint sequence, uint first) {
+  uint channels = params.channels;
+  uint four = min(first, channels - 4);
+  int row[N];
+  int readSlot[N];
+  int writeSlot[N];
+  GDM_UNROLL for (uint s = 0; s < N; ++s) {
+    uint number = min(sequence + s, params.sequences - 1);
+    row[s] = cuSeqlens[number];
+    readSlot[s] = readSlots[number];
+    writeSlot[s] = writeSlots[number];
+  }
+  float4 w[W + 1];
+  GDM_UNROLL for (uint i = 0; i < W + 1; ++i) w[i] = conv_weights4(weight, ulong(four) * (W + 1) + 4 * i);
+  float4 sums = float4(0.0f);
+  GDM_UNROLL for (uint c = 0; c < 4; ++c) {
+    if (CONV_BIAS) sums[c] = read_any(bias, four + c, CONV_BIAS_DTYPE);
+  }
+  threadgroup_barrier(mem_flags::mem_device);
+  ConvRead<T, W> read[N];
+  GDM_UNROLL for (uint s = 0; s < N; ++s) {
+    conv_ask(read[s], x + ulong(row[s]) * params.xTokenStride, (device const T*)state, staged, readSlot[s], channels, four);
+  }
+  threadgroup_barrier(mem_flags::mem_device);
+  GDM_UNROLL for (uint s = 0; s < N; ++s) {
+    if (first < channels && sequence + s < params.sequences) {
+      conv_answer(read[s], w, sums, state, out, ulong(row[s]) * params.outTokenStride, writeSlot[s], channels, four);
+    }
+  }
 }
 
 template <typename T>
@@ -149,16 +183,13 @@ kernel void gd_conv(device const T* x [[buffer(0)]],
                     threadgroup uint* memory [[threadgroup(0)]],
                     uint3 group [[threadgroup_position_in_grid]],
                     uint index [[thread_index_in_threadgroup]]) {
-  if (CONV_UPDATE) {
+  if (CONV_UPDATE > 0) {
     uint four = 4 * (group.x * GDM_CONV_THREADS + index);
-    bool exists = four < params.channels;
-    four = min(four, params.channels - 4);
-    int row = cuSeqlens[group.z];
-    int readSlot = readSlots[group.z];
-    int writeSlot = writeSlots[group.z];
-    conv_update<T, 3>(x + ulong(row) * params.xTokenStride, weight, bias, state, staged, out,
-                      ulong(row) * params.outTokenStride, readSlot, writeSlot, params.channels, four,
-                      exists);
+    if (CONV_UPDATE == 1) {
+      conv_update<T, 3, 1>(x, weight, bias, state, staged, out, cuSeqlens, readSlots, writeSlots, params, group.z, four);
+    } else {
+      conv_update<T, 3, 2>(x, weight, bias, state, staged, out, cuSeqlens, readSlots, writeSlots, params, 2 * group.z, four);
+    }
     return;
   }
   uint firstChannel = group.x * GDM_CONV_THREADS;

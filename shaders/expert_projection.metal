@@ -15,6 +15,7 @@
 
 // Rows that one matrix serves: `only`, or some of `places`.
 struct ExpertRows {
+  enum : uint { most_turns = 3 };  // four take registers that leave a core two threadgroups in place of three
   uint first;  // row of the matrix
   uint rows;
   uint only;

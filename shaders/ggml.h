@@ -151,17 +151,14 @@ METAL_FUNC uint ggml_factors(device const uchar* block) {
 }
 
 // Scale and minimum of group j of eight, six bits each, eight apart; by the block's first 16 bytes.
-METAL_FUNC uint ggml_head_scale(uint4 head, uint j) {
-  // The last four have their lowest bits in the third word, and the highest above those of the first four. Masks that do not
-  // change from block to block, in place of a branch.
-  uint at = 8 * (j % 4);
-  uint own = j < 4 ? 63u : 192u;
-  uint down = j < 4 ? 0 : 2;
+METAL_FUNC uint2 ggml_head_scale(uint4 head, uint j) {
+  // The last four have their lowest bits in the third word, and the highest above those of the first four. Shifts and masks
+  // that do not change from block to block, in place of a branch.
+  uint own = j < 4 ? 63u : 48u;
+  uint at = 8 * (j % 4) + (j < 4 ? 0 : 2);
   uint low = j < 4 ? 0u : 15u;
-  uint both = head[3] >> at;
-  uint scale = (head[1] >> at & own) >> down | (both & low);
-  uint minimum = (head[2] >> at & own) >> down | (both >> 4 & low);
-  return scale | minimum << 8;
+  uint both = head[3] >> (8 * (j % 4));
+  return uint2((head[1] >> at & own) | (both & low), (head[2] >> at & own) | (both >> 4 & low));
 }
 
 // The bytes with the scale of the group that element i is in, lowest first; of Q4_K and Q5_K scale and minimum.
@@ -173,7 +170,10 @@ METAL_FUNC uint ggml_scale(device const uchar* block, uint i) {
   j = i / 32;
   if (ggml_is(GDM_UNPACK_IQ4_XS)) return uint(block[4 + j / 2]);
   if (!ggml_is(GDM_UNPACK_Q4_K, GDM_UNPACK_Q5_K)) return 0;
-  if (ggml_alignment() == 4) return ggml_head_scale(ggml_head(block), j);
+  if (ggml_alignment() == 4) {
+    uint2 both = ggml_head_scale(ggml_head(block), j);
+    return both.x | both.y << 8;
+  }
   if (j < 4) return (uint(block[4 + j]) & 63u) | (uint(block[8 + j]) & 63u) << 8;
   uint both = uint(block[8 + j]);
   return (both & 15u) | (uint(block[j]) & 192u) >> 2 | (both >> 4) << 8 | (uint(block[4 + j]) & 192u) << 6;
@@ -369,6 +369,12 @@ METAL_FUNC void words_fetch(thread Words<Ggml>& words, thread const MatrixRow<Gg
   }
 }
 
+// Of a block with a head.
+METAL_FUNC float2 ggml_head_group(uint4 head, uint j, uint unit) {
+  uint2 both = ggml_head_scale(head, j);
+  return float2(ggml_half(head.x) * ggml_small(both.x, unit), -(ggml_half(head.x >> 16) * ggml_small(both.y, unit)));
+}
+
 METAL_FUNC void words_ready(thread Words<Ggml>& words, thread const MatrixRow<Ggml>& from, uint unit) {
   if (!ggml_reads_runs()) return;
   ggml_run_ready(words.low, words.place + ggml_low_run(from.within));
@@ -378,8 +384,8 @@ METAL_FUNC void words_ready(thread Words<Ggml>& words, thread const MatrixRow<Gg
   GDM_UNROLL for (uint k = 0; k < 2; ++k) {
     if (k == 1 && ggml_group_of(2) == 0) return;
     raw.at = MATRIX_GROUP == 5 ? 0 : from.within + 16 * k;
-    raw.scale = ggml_has_head() ? ggml_head_scale(words.head, from.within / 32) : words.scales[k];
-    words.group[k] = ggml_group(raw, unit);
+    raw.scale = words.scales[k];
+    words.group[k] = ggml_has_head() ? ggml_head_group(words.head, from.within / 32, unit) : ggml_group(raw, unit);
   }
 }
 

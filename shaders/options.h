@@ -82,7 +82,7 @@ constant bool CONV_SILU [[function_constant(18)]];
 constant bool CONV_STATE_F32 [[function_constant(19)]]; // the conv state is f32, not the activation dtype
 constant uint CONV_WEIGHT_DTYPE [[function_constant(20)]];
 constant uint CONV_BIAS_DTYPE [[function_constant(21)]];
-constant bool CONV_UPDATE [[function_constant(22)]];    // one token of each sequence, four channels a thread
+constant uint CONV_UPDATE [[function_constant(22)]];    // one token of each sequence: sequences of a thread, or 0
 
 // Gated norm.
 constant bool NORM_SIGMOID [[function_constant(24)]];   // gate by sigmoid(z), not silu(z)
@@ -114,8 +114,10 @@ constant bool MATRIX_PIECES [[function_constant(39)]];  // experts: what is boun
 
 constant bool OUT_AT_ONCE [[function_constant(33)]];    // prefill: outputs do not go through threadgroup memory
 constant bool PACKED_ROW [[function_constant(32)]];     // one row of packed weights: packed_row.h's spread
+constant bool TWO_OUTPUTS [[function_constant(43)]];    // packed_row.h: a lane has two outputs
+constant bool MATRIX_HALVES [[function_constant(44)]];  // projection_matrix.h: threadgroup memory for two steps
 constant bool MANY_ROWS [[function_constant(40)]];      // projection_block.h's spread
-constant bool MANY_TURNS [[function_constant(42)]];     // one row of 4 bits: more of its weights are read together
+constant uint MANY_TURNS [[function_constant(42)]];     // one row of 4 bits, more of whose weights are read together: outputs of a simdgroup, or 0
 constant bool MATRICES [[function_constant(41)]];       // products by simdgroup matrices
 
 constant bool PARTS [[function_constant(14)]];          // prefill: a part of the tokens, between carried states

@@ -2,7 +2,7 @@
 //
 // Instructions are what there is least of here, a number of 4 bits being half a byte: so x is widened once for a
 // threadgroup, a scale and a bias serve 32 numbers, and numbers are read as whole words. GDM_PACKED_LANES = 8 lanes have an
-// output, or GDM_PACKED_OUTPUTS of them: lane l has the chains 4 l .. 4 l + 3 of each, that is 32 neighbouring elements
+// output, or with TWO_OUTPUTS two of them: lane l has the chains 4 l .. 4 l + 3 of each, that is 32 neighbouring elements
 // of every turn of 256.
 //
 // x goes through threadgroup memory as float4s, GDM_PACKED_SPAN elements at a time: quarters 2 c and 2 c + 1 of eight are
@@ -10,7 +10,7 @@
 // for before those that it asked for last are used.
 // Where x, the matrix and the output are: as in projection.h. memory: GDM_PACKED_MEMORY vectors of x, then the chains of each
 // output, GDM_PROJECT_PITCH vectors.
-// Grid: (1, ceil(outputs / (GDM_PROJECT_THREADS / 8 GDM_PACKED_OUTPUTS))) threadgroups.
+// Grid: (1, ceil(outputs / (GDM_PROJECT_THREADS / 8 outputs of a lane))) threadgroups.
 #ifndef GATED_DELTA_SHADERS_PACKED_ROW_H
 #define GATED_DELTA_SHADERS_PACKED_ROW_H
 
@@ -27,6 +27,13 @@ template <> struct Together<Affine<8>> {
 };
 template <> struct Together<Ggml> {
   enum : uint { turns = 1 };
+};
+// Outputs of a lane, at most: two where what a block's elements share is many operations.
+template <typename W> struct PackedOutputs {
+  enum : uint { most = 1 };
+};
+template <> struct PackedOutputs<Ggml> {
+  enum : uint { most = GDM_PACKED_OUTPUTS };
 };
 template <typename W> struct Turns {
   Words<W> words[Together<W>::turns];
@@ -63,23 +70,23 @@ METAL_FUNC void packed_stage(threadgroup float4* memory, device const T* x, uint
   }
 }
 
-// The chains of all outputs of a lane.
-struct PackedSums {
-  float chain[4 * GDM_PACKED_OUTPUTS];
+// The chains of all O outputs of a lane.
+template <uint O> struct PackedSums {
+  float chain[4 * O];
 };
 
-template <typename W>
-METAL_FUNC void packed_add(thread PackedSums& sums, thread Turns<W>* turns, thread const MatrixRow<W>* rows,
+template <typename W, uint O>
+METAL_FUNC void packed_add(thread PackedSums<O>& sums, thread Turns<W>* turns, thread const MatrixRow<W>* rows,
                            threadgroup const float4* memory, uint first, uint lane, uint inputs, uint unit) {
   GDM_UNROLL for (uint turn = 0; turn < Together<W>::turns; ++turn) {
     uint column = first + turn * GDM_PACKED_TURN;
     if (packed_has(column, lane, inputs)) {
-      GDM_UNROLL for (uint b = 0; b < GDM_PACKED_OUTPUTS; ++b) words_ready(turns[b].words[turn], rows[b], unit);
+      GDM_UNROLL for (uint b = 0; b < O; ++b) words_ready(turns[b].words[turn], rows[b], unit);
       threadgroup const float4* block = memory + (column % GDM_PACKED_SPAN / 32 + lane);
       GDM_UNROLL for (uint c = 0; c < 4; ++c) {
         float4 lower = block[2 * c * GDM_PACKED_PITCH];
         float4 upper = block[(2 * c + 1) * GDM_PACKED_PITCH];
-        GDM_UNROLL for (uint b = 0; b < GDM_PACKED_OUTPUTS; ++b) {
+        GDM_UNROLL for (uint b = 0; b < O; ++b) {
           Eight w;
           words_widen(w, turns[b].words[turn], rows[b], 8 * c, unit);
           sums.chain[4 * b + c] = chain4(chain4(sums.chain[4 * b + c], lower, w.lower), upper, w.upper);
@@ -89,43 +96,43 @@ METAL_FUNC void packed_add(thread PackedSums& sums, thread Turns<W>* turns, thre
   }
 }
 
-template <typename T, typename W, typename ROWS>
+template <typename T, typename W, uint O, typename ROWS>
 METAL_FUNC void packed_row(device const T* x, device const ushort* weight, device const ushort* scales,
                            device const ushort* biases, device const T* residual, device T* out,
                            constant GDMProject& params, threadgroup float4* memory, ROWS rows, uint group, uint index) {
   constexpr uint step = Together<W>::turns * GDM_PACKED_TURN;
   static_assert(GDM_PACKED_SPAN % (2 * step) == 0, "x is put into threadgroup memory between two steps");
   uint lane = index % GDM_PACKED_LANES;
-  uint firstOutput = (group * (GDM_PROJECT_THREADS / GDM_PACKED_LANES) + index / GDM_PACKED_LANES) * GDM_PACKED_OUTPUTS;
+  uint firstOutput = (group * (GDM_PROJECT_THREADS / GDM_PACKED_LANES) + index / GDM_PACKED_LANES) * O;
   uint inputs = params.inputs;
-  MatrixRow<W> row[GDM_PACKED_OUTPUTS];
-  Turns<W> now[GDM_PACKED_OUTPUTS];
-  Turns<W> next[GDM_PACKED_OUTPUTS];
-  PackedSums sums;
-  GDM_UNROLL for (uint b = 0; b < GDM_PACKED_OUTPUTS; ++b) {
+  MatrixRow<W> row[O];
+  Turns<W> now[O];
+  Turns<W> next[O];
+  PackedSums<O> sums;
+  GDM_UNROLL for (uint b = 0; b < O; ++b) {
     matrix_place(row[b], weight, scales, biases, project_matrix(rows) + min(firstOutput + b, params.outputs - 1),
                  32 * lane, inputs);
     turns_fetch(now[b], row[b], 0, 0, lane, inputs);
     GDM_UNROLL for (uint c = 0; c < 4; ++c) sums.chain[4 * b + c] = 0.0f;
   }
   for (uint first = 0; first < inputs; first += 2 * step) {
-    GDM_UNROLL for (uint b = 0; b < GDM_PACKED_OUTPUTS; ++b) turns_fetch(next[b], row[b], step, first + step, lane, inputs);
+    GDM_UNROLL for (uint b = 0; b < O; ++b) turns_fetch(next[b], row[b], step, first + step, lane, inputs);
     if (first % GDM_PACKED_SPAN == 0) {
       if (first > 0) threadgroup_barrier(mem_flags::mem_threadgroup);
       packed_stage(memory, x + project_x(rows, params, 0), first, inputs, index);
       threadgroup_barrier(mem_flags::mem_threadgroup);
     }
-    packed_add<W>(sums, now, row, memory, first, lane, inputs, params.unit);
-    GDM_UNROLL for (uint b = 0; b < GDM_PACKED_OUTPUTS; ++b) {
+    packed_add<W, O>(sums, now, row, memory, first, lane, inputs, params.unit);
+    GDM_UNROLL for (uint b = 0; b < O; ++b) {
       turns_fetch(now[b], row[b], 2 * step, first + 2 * step, lane, inputs);
       matrix_move(row[b], 2 * step);
     }
-    packed_add<W>(sums, next, row, memory, first + step, lane, inputs, params.unit);
+    packed_add<W, O>(sums, next, row, memory, first + step, lane, inputs, params.unit);
   }
   // The chains of an output, 36 floats from the next one's.
-  GDM_UNROLL for (uint b = 0; b < GDM_PACKED_OUTPUTS; ++b) {
+  GDM_UNROLL for (uint b = 0; b < O; ++b) {
     threadgroup float4* chains = memory + GDM_PACKED_MEMORY +
-                                 (index / GDM_PACKED_LANES * GDM_PACKED_OUTPUTS + b) * GDM_PROJECT_PITCH;
+                                 (index / GDM_PACKED_LANES * O + b) * GDM_PROJECT_PITCH;
     chains[lane] = float4(sums.chain[4 * b], sums.chain[4 * b + 1], sums.chain[4 * b + 2], sums.chain[4 * b + 3]);
     simdgroup_barrier(mem_flags::mem_threadgroup);
     uint output = firstOutput + b;
@@ -141,7 +148,11 @@ template <typename T, typename W, typename ROWS, uint PACKED> struct PackedRow {
   static METAL_FUNC void run(device const T* x, device const ushort* weight, device const ushort* scales,
                              device const ushort* biases, device const T* residual, device T* out,
                              constant GDMProject& params, threadgroup float4* memory, ROWS rows, uint group, uint index) {
-    packed_row<T, W>(x, weight, scales, biases, residual, out, params, memory, rows, group, index);
+    if (TWO_OUTPUTS) {
+      packed_row<T, W, PackedOutputs<W>::most>(x, weight, scales, biases, residual, out, params, memory, rows, group, index);
+    } else {
+      packed_row<T, W, 1>(x, weight, scales, biases, residual, out, params, memory, rows, group, index);
+    }
   }
 };
 template <typename X, typename W, typename ROWS> struct PackedRow<X, W, ROWS, 0> {

@@ -52,11 +52,12 @@ enum {
   GDM_PROJECT_TURN = 256,     // columns of a turn: eight of each chain
   GDM_PROJECT_TURNS = 4,      // turns whose packed weights are read together
   GDM_PROJECT_MANY_TURNS = 7, // the same of one row of 4 bits, in the form with more registers
+  GDM_PROJECT_MOST_TURNS = 9, // and where a simdgroup has one output
   GDM_PROJECT_PITCH = 9,      // vectors of four from one sum's chains to the next one's
   GDM_PROJECT_SUMS = 16,      // sums of a simdgroup whose chains are in threadgroup memory at a time
   GDM_PROJECT_MEMORY = GDM_PROJECT_SUMS * 4 * GDM_PROJECT_PITCH,  // floats of a simdgroup
   GDM_PACKED_LANES = 8,       // one row of packed weights: lanes of an output, outputs of a lane, turns read together
-  GDM_PACKED_OUTPUTS = 1,
+  GDM_PACKED_OUTPUTS = 2,         // at most: with TWO_OUTPUTS
   GDM_PACKED_TURNS = 2,
   GDM_PACKED_SPAN = 2048,     // columns of x that go through threadgroup memory together
   GDM_PACKED_PITCH = GDM_PACKED_SPAN / 32 + 1,
@@ -140,10 +141,10 @@ GDM_ASSERT_SIZE(GDMGates, 32);
 
 // conv.metal
 typedef struct GDMConv {
-  uint32_t channels;
+  uint32_t channels, sequences;
   uint32_t xTokenStride, outTokenStride;
 } GDMConv;
-GDM_ASSERT_SIZE(GDMConv, 12);
+GDM_ASSERT_SIZE(GDMConv, 16);
 
 // norm.metal. A row is a (token, head) pair: row = token * heads + head.
 typedef struct GDMNorm {

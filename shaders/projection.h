@@ -6,6 +6,7 @@
 //   project_out       the same in out
 //   project_residual  the same in the residual, counted in rows
 //   project_matrix    the first row of the matrix that serves them
+//   most_turns        the turns of eight rows that are asked for together, at most
 //
 // Here a simdgroup has R rows (1, 2, 4 or 8) by some outputs, so that a weight read once serves all rows, and a lane a chain
 // of each sum. Past the edge it repeats the last row or output, unstored. A lane asks for its weights, 8 neighbours of each
@@ -32,12 +33,12 @@ template <typename W, uint R> struct Tile<W, 1, R> {
 template <uint R> struct Tile<Ggml, 1, R> {
   enum : uint { outputs = R == 1 ? GDM_PROJECT_OUTPUTS_1 : GDM_PROJECT_TILE, turns = R == 1 ? GDM_PROJECT_TURNS : R == 2 ? 1 : 2 };
 };
-// With MANY_TURNS, which the host sets for one row of these alone.
+// With MANY_TURNS, which the host sets for one row of these alone: outputs and turns.
 template <typename W, uint PACKED> struct ManyTurns {
-  enum : uint { turns = Tile<W, PACKED, 1>::turns };
+  enum : uint { outputs = Tile<W, PACKED, 1>::outputs, turns = Tile<W, PACKED, 1>::turns, most = turns };
 };
 template <> struct ManyTurns<Affine<4>, 1> {
-  enum : uint { turns = GDM_PROJECT_MANY_TURNS };
+  enum : uint { outputs = GDM_PROJECT_OUTPUTS_1, turns = GDM_PROJECT_MANY_TURNS, most = GDM_PROJECT_MOST_TURNS };
 };
 
 // The reads that a lane asks for together: N turns of O outputs and, of one row, of x.
@@ -91,11 +92,10 @@ METAL_FUNC void tile_add(thread float* sum, thread Fetched<T, W, R, O, N>& fetch
   }
 }
 
-template <typename T, typename W, uint R, uint N, typename ROWS>
+template <typename T, typename W, uint R, uint O, uint N, typename ROWS>
 METAL_FUNC void project_tile_of(device const T* x, device const ushort* weight, device const ushort* scales,
                                 device const ushort* biases, device const T* residual, device T* out,
                                 constant GDMProject& params, threadgroup float4* memory, ROWS rows, uint group, uint index) {
-  constexpr uint O = Tile<W, IsPacked<W>::value, R>::outputs;
   constexpr uint step = N * GDM_PROJECT_TURN;
   // The AND-OR's constant as an argument takes more registers, which many rows have none left of.
   uint unit = R == 1 ? params.unit : uint(GDM_PROJECT_UNIT);
@@ -138,27 +138,39 @@ METAL_FUNC void project_tile_of(device const T* x, device const ushort* weight, 
   }
 }
 
+template <typename T, typename W, uint R, typename ROWS>
+METAL_FUNC void project_rows_of(device const T* x, device const ushort* weight, device const ushort* scales,
+                                device const ushort* biases, device const T* residual, device T* out,
+                                constant GDMProject& params, threadgroup float4* memory, ROWS rows, uint group, uint index) {
+  typedef Tile<W, IsPacked<W>::value, R> Spread;
+  constexpr uint turns = R == 8 && Spread::turns > ROWS::most_turns ? uint(ROWS::most_turns) : uint(Spread::turns);
+  project_tile_of<T, W, R, Spread::outputs, turns>(x, weight, scales, biases, residual, out, params, memory, rows, group, index);
+}
+
 template <typename T, typename W, typename ROWS>
 METAL_FUNC void project_tile(device const T* x, device const ushort* weight, device const ushort* scales,
                              device const ushort* biases, device const T* residual, device T* out,
                              constant GDMProject& params, threadgroup float4* memory, ROWS rows, uint group, uint index) {
   constexpr uint packed = IsPacked<W>::value;
+  typedef ManyTurns<W, packed> Many;
   if (MATRICES) {
     project_matrices<T, W>(x, weight, scales, biases, residual, out, params, memory, rows, group, index);
   } else if (MANY_ROWS) {
     project_block<T, W>(x, weight, scales, biases, residual, out, params, memory, rows, group, index);
   } else if (packed == 1 && TILE_ROWS == 1 && PACKED_ROW) {
     PackedRow<T, W, ROWS, packed>::run(x, weight, scales, biases, residual, out, params, memory, rows, group, index);
-  } else if (TILE_ROWS == 1 && MANY_TURNS) {
-    project_tile_of<T, W, 1, ManyTurns<W, packed>::turns>(x, weight, scales, biases, residual, out, params, memory, rows, group, index);
+  } else if (TILE_ROWS == 1 && MANY_TURNS == 1) {
+    project_tile_of<T, W, 1, 1, Many::most>(x, weight, scales, biases, residual, out, params, memory, rows, group, index);
+  } else if (TILE_ROWS == 1 && MANY_TURNS == 2) {
+    project_tile_of<T, W, 1, Many::outputs, Many::turns>(x, weight, scales, biases, residual, out, params, memory, rows, group, index);
   } else if (TILE_ROWS == 1) {
-    project_tile_of<T, W, 1, Tile<W, packed, 1>::turns>(x, weight, scales, biases, residual, out, params, memory, rows, group, index);
+    project_rows_of<T, W, 1>(x, weight, scales, biases, residual, out, params, memory, rows, group, index);
   } else if (TILE_ROWS == 2) {
-    project_tile_of<T, W, 2, Tile<W, packed, 2>::turns>(x, weight, scales, biases, residual, out, params, memory, rows, group, index);
+    project_rows_of<T, W, 2>(x, weight, scales, biases, residual, out, params, memory, rows, group, index);
   } else if (TILE_ROWS == 4) {
-    project_tile_of<T, W, 4, Tile<W, packed, 4>::turns>(x, weight, scales, biases, residual, out, params, memory, rows, group, index);
+    project_rows_of<T, W, 4>(x, weight, scales, biases, residual, out, params, memory, rows, group, index);
   } else {
-    project_tile_of<T, W, 8, Tile<W, packed, 8>::turns>(x, weight, scales, biases, residual, out, params, memory, rows, group, index);
+    project_rows_of<T, W, 8>(x, weight, scales, biases, residual, out, params, memory, rows, group, index);
   }
 }
 

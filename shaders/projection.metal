@@ -16,12 +16,13 @@
 //   projection_block.h   MANY_ROWS, GDM_BLOCK_ROWS by GDM_BLOCK_OUTPUTS: a thread has whole sums
 //   projection_matrix.h  MATRICES, products "matrix", GDM_BLOCK_ROWS rows and outputs; its order is its own
 // Threadgroup memory, which the host passes: as these say.
-// Function constants: OUT_F32, ALIGNED_ROWS, TILE_ROWS, PACKED_ROW, MANY_ROWS, MANY_TURNS, MATRICES, MATRIX_ALIGNMENT, MATRIX_SHIFT,
-// MATRIX_GROUP, MATRIX_VARIANT, MATRIX_DTYPE, SCALES_SHIFT, BIASES_SHIFT.
+// Function constants: OUT_F32, ALIGNED_ROWS, TILE_ROWS, PACKED_ROW, TWO_OUTPUTS, MANY_ROWS, MANY_TURNS, MATRICES, MATRIX_HALVES,
+// MATRIX_ALIGNMENT, MATRIX_SHIFT, MATRIX_GROUP, MATRIX_VARIANT, MATRIX_DTYPE, SCALES_SHIFT, BIASES_SHIFT.
 #include "projection.h"
 
 // Consecutive rows.
 struct AllRows {
+  enum : uint { most_turns = GDM_PROJECT_TURNS };
   uint first;
 };
 METAL_FUNC uint project_rows(AllRows rows, constant GDMProject& params) { return params.rows - rows.first; }

@@ -2,10 +2,10 @@
 //
 // A threadgroup has GDM_BLOCK_ROWS rows by as many outputs, a simdgroup a quarter of them: 4 × 4 matrices of 8 × 8 sums. x and
 // weights are widened to float32 once, into threadgroup memory, 16 columns at a time; the next are asked for before these
-// are used. Columns go in ascending order, eight to a product, whose own order Metal leaves open; past the last column both
-// are zeros. A sum depends on its row, its output and `inputs`, and not on the number of rows, if all places of a matrix add
-// in one order.
-//   memory: x [GDM_BLOCK_ROWS, GDM_MATRIX_PITCH] | weights [GDM_BLOCK_ROWS, GDM_MATRIX_PITCH], floats; then sums
+// are used. With MATRIX_HALVES the memory is twice, for every second step: then one barrier a step is enough. Columns go in
+// ascending order, eight to a product, whose own order Metal leaves open; past the last column both are zeros. A sum depends on
+// its row, its output and `inputs`, and not on the number of rows, if all places of a matrix add in one order.
+//   memory: x [GDM_BLOCK_ROWS, GDM_MATRIX_PITCH] | weights [GDM_BLOCK_ROWS, GDM_MATRIX_PITCH], floats, once or twice; then sums
 #ifndef GATED_DELTA_SHADERS_PROJECTION_MATRIX_H
 #define GATED_DELTA_SHADERS_PROJECTION_MATRIX_H
 
@@ -26,8 +26,7 @@ METAL_FUNC void project_matrices(device const T* x, device const ushort* weight,
   constexpr uint pitch = GDM_MATRIX_PITCH;
   constexpr uint depth = 16;
   static_assert(2 * size == GDM_PROJECT_THREADS, "a thread stages eight columns of a row and of an output");
-  threadgroup float* xs = (threadgroup float*)memory;
-  threadgroup float* ws = xs + size * pitch;
+  constexpr uint floats = 2 * size * pitch;  // of a step
   uint count = project_rows(rows, params);
   uint inputs = params.inputs;
   uint firstOutput = group * size;
@@ -49,7 +48,10 @@ METAL_FUNC void project_matrices(device const T* x, device const ushort* weight,
     row_fetch(xAsked, xRow, run, run, inputs);
     matrix_fetch(weightAsked, weightRow, run, run, inputs);
   }
+  uint from = 0;
   for (uint first = 0; first < inputs; first += depth) {
+    threadgroup float* xs = (threadgroup float*)memory + from;
+    threadgroup float* ws = xs + size * pitch;
     Eight v = {float4(0.0f), float4(0.0f)};
     Eight w = {float4(0.0f), float4(0.0f)};
     if (first + run < inputs) {
@@ -78,11 +80,13 @@ METAL_FUNC void project_matrices(device const T* x, device const ushort* weight,
         }
       }
     }
-    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (MATRIX_HALVES) from = floats - from;
+    else threadgroup_barrier(mem_flags::mem_threadgroup);
   }
+  if (MATRIX_HALVES) threadgroup_barrier(mem_flags::mem_threadgroup);
 
   // Eight rows at a time, by way of threadgroup memory: every simdgroup has a part of it.
-  threadgroup float* mine = xs + simdgroup * (8 * size / 2);
+  threadgroup float* mine = (threadgroup float*)memory + simdgroup * (8 * size / 2);
   GDM_UNROLL for (uint i = 0; i < 4; ++i) {
     if (i > 0) simdgroup_barrier(mem_flags::mem_threadgroup);
     GDM_UNROLL for (uint j = 0; j < 4; ++j) simdgroup_store(sum[4 * i + j], mine + 8 * j, size / 2);

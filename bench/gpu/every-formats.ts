@@ -7,7 +7,8 @@ import { microNames, randomMicro } from "../../test/support/micro.ts";
 import { Random } from "../../test/support/random.ts";
 
 const dtypes = ["f32", "f16", "bf16"] as const;
-const [outputs, experts, k] = [37, 3, 2] as const;
+const [experts, k] = [3, 2] as const;
+const outputs = 37 as number;
 /** Columns of two of the largest blocks. */
 const columns = 512;
 
@@ -18,20 +19,20 @@ function numbers(device: Device, random: Random, dtype: FloatDType, shape: reado
 }
 
 /** Matrices of a format: one, or one for each of some experts. */
-function matrices(device: Device, random: Random, format: string, of: readonly number[]): Weight {
-  const rows = outputs * of.reduce((a, b) => a * b, 1);
+function matrices(device: Device, random: Random, format: string, of: readonly number[], rowsEach = outputs): Weight {
+  const rows = rowsEach * of.reduce((a, b) => a * b, 1);
   const micro = microNames.find((name) => name === format);
   if (micro !== undefined) {
     const { words, scales } = randomMicro(random, micro, [rows, columns]);
     return {
       weightFormat: micro,
-      weight: device.tensorFrom("u32", [...of, outputs, words.shape[1]!], Uint32Array.from(words.data)),
-      scales: device.tensorFrom("u8", [...of, outputs, scales.shape[1]!], Uint8Array.from(scales.data)),
+      weight: device.tensorFrom("u32", [...of, rowsEach, words.shape[1]!], Uint32Array.from(words.data)),
+      scales: device.tensorFrom("u8", [...of, rowsEach, scales.shape[1]!], Uint8Array.from(scales.data)),
     };
   }
   const block = blockNames.find((name) => name === format) as Parameters<typeof randomBlocks>[1];
   const { bytes } = randomBlocks(random, block, rows, columns / ggmlFormats[block].elements);
-  return { weightFormat: block, weight: device.tensorFrom("u8", [...of, outputs, bytes.shape[1]!], Uint8Array.from(bytes.data)) };
+  return { weightFormat: block, weight: device.tensorFrom("u8", [...of, rowsEach, bytes.shape[1]!], Uint8Array.from(bytes.data)) };
 }
 
 /** Every format with rows of bf16, and one of each family with the others. */
@@ -43,6 +44,9 @@ export function* everyFormat(device: Device): Generator<readonly Op[]> {
       const weight = matrices(device, random, format, []);
       for (const rows of [1, 11, 35]) yield [linear({ x: row(rows, columns), ...weight, out: row(rows, outputs) })];
       yield [embedding({ ...weight, ids: [outputs - 1, 0, 5], out: row(3, columns) })];
+      // One row of more than 2048 outputs, and of more than 8192, have forms of their own: large records, so not of every format.
+      const wide = t === "bf16" && ["q4_k", "q5_k", "q6_k", "q8_0"].includes(format) ? [2056, 8200] : [];
+      for (const many of wide) yield [linear({ x: row(1, columns), ...matrices(device, random, format, [], many), out: row(1, many) })];
       const each = matrices(device, random, format, [experts]);
       for (const tokens of [1, 21]) {
         const ids = device.tensor("id32", [tokens, k]);

@@ -126,6 +126,11 @@ export function* every(device: Device): Generator<readonly Op[]> {
         yield [commitCausalConv1d({ x, state, cuSeqlens, counts: [1, 0, 1], readSlots, writeSlots })];
       }
     }
+    // So many sequences that a thread has two of them, and the last has one.
+    const sequences = 513;
+    const x = made(device, t, [sequences, 72]);
+    const numbers = Array.from({ length: sequences + 1 }, (_, i) => i);
+    yield [causalConv1d({ x, weight: made(device, "f32", [72, width]), state: made(device, t, [sequences, 72, width - 1]), out: made(device, t, [sequences, 72]), cuSeqlens: numbers })];
     for (const length of [128, 24, 301]) {
       const row = (): Tensor => made(device, t, [5, 2, length]);
       yield [gatedRmsNorm({ x: row(), z: row(), weight: made(device, t, [length]), out: row() })];
@@ -154,8 +159,9 @@ export function* every(device: Device): Generator<readonly Op[]> {
       }
     }
     for (const bits of [2, 3, 4, 5, 6, 8]) {
-      // One row of more than 2048 outputs has a form of its own; its columns of x go by spans of 2048.
-      const wide = t === "bf16" ? ([[1, bits === 4 ? 2304 : 320, 2056]] as const) : [];
+      // One row of more than 2048 outputs has a form of its own; its columns of x go by spans of 2048. Of 4 bits, where there are more
+      // columns, another.
+      const wide = t !== "bf16" ? [] : bits === 4 ? ([[1, 2304, 2056], [1, 2816, 2568]] as const) : ([[1, 320, 2056]] as const);
       for (const [rows, inputs, outputs] of [[1, 2304, 37], ...wide, [3, 288, 37], [11, 96, 37], [35, 320, 37]] as const) {
         const weight = device.tensor("u32", [outputs, (inputs * bits) / 32]);
         for (let i = 0; i < weight.data.length; i += 1) weight.data[i] = Math.imul(i + 1, 0x9e3779b1) >>> 0;

@@ -6,7 +6,7 @@ import type { Case } from "./cases.ts";
 const [inputs, outputs, group] = [2048, 12288, 64];
 
 /** Blocks: their elements and bytes. */
-const blocks = { q4_k: [256, 144], q6_k: [256, 210], q8_0: [32, 34] } as const;
+const blocks = { q4_k: [256, 144], q5_k: [256, 176], q6_k: [256, 210], q8_0: [32, 34] } as const;
 
 /** MLX's form: scales and biases of bf16 for each group. */
 const packed = (bits: number) => (device: Device) => ({
@@ -38,4 +38,4 @@ const pairOf = (bits: number, format: keyof typeof blocks): Case[] => [
   rowCase(format, format, (inputs / blocks[format][0]) * blocks[format][1], blocked(format)),
 ];
 
-export const ggmlCases: readonly Case[] = [...pairOf(4, "q4_k"), ...pairOf(6, "q6_k"), ...pairOf(8, "q8_0")];
+export const ggmlCases: readonly Case[] = [...pairOf(4, "q4_k"), ...pairOf(5, "q5_k"), ...pairOf(6, "q6_k"), ...pairOf(8, "q8_0")];

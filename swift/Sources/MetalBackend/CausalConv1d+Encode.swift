@@ -23,7 +23,10 @@ extension Pass {
       && op.x.isAligned(to: 4, rowsOf: op.channels) && op.out.isAligned(to: 4, rowsOf: op.channels)
       && (op.weight.dtype != .f32 || op.weight.offset % 16 == 0) && (op.state?.offset ?? 0) % (4 * op.stateDType.size) == 0
       && (op.states.source?.offset ?? 0) % (4 * op.stateDType.size) == 0
-    kernel.constants.set(.convUpdate, isUpdate)
+    let blocks = ceilDiv(op.channels, isUpdate ? 4 * GDM_CONV_THREADS : GDM_CONV_THREADS)
+    // A thread's weights serve two sequences where they fill the GPU by twos.
+    let each = isUpdate && blocks * sequences.count >= 4 * fewThreadgroups ? 2 : 1
+    kernel.constants.set(.convUpdate, isUpdate ? UInt32(element: each) : 0)
     var list = takeArguments()
     defer { keepArguments(&list) }
     list.append(try .reads(op.x, tokens: tokens, width: op.channels))
@@ -41,12 +44,9 @@ extension Pass {
     try dispatch(
       kernel, list,
       GDMConv(
-        channels: UInt32(element: op.channels), xTokenStride: UInt32(element: op.x.tokenStride),
-        outTokenStride: UInt32(element: op.out.tokenStride)),
-      groups: (
-        ceilDiv(op.channels, isUpdate ? 4 * GDM_CONV_THREADS : GDM_CONV_THREADS),
-        max(1, ceilDiv(sequences.longest, GDM_CONV_TILE)), sequences.count
-      ),
+        channels: UInt32(element: op.channels), sequences: UInt32(element: sequences.count),
+        xTokenStride: UInt32(element: op.x.tokenStride), outTokenStride: UInt32(element: op.out.tokenStride)),
+      groups: (blocks, max(1, ceilDiv(sequences.longest, GDM_CONV_TILE)), ceilDiv(sequences.count, each)),
       threads: .exactly(GDM_CONV_THREADS), threadgroupBytes: ThreadgroupBytes.conv(isUpdate: isUpdate))
   }
 }

@@ -44,7 +44,8 @@ extension Pass {
         .reads(arena.region(copying: sequences.counts ?? [])), table.readSlots, table.writeSlots,
       ],
       GDMConv(
-        channels: UInt32(element: op.channels), xTokenStride: UInt32(element: op.x.tokenStride), outTokenStride: 0),
+        channels: UInt32(element: op.channels), sequences: UInt32(element: sequences.count),
+        xTokenStride: UInt32(element: op.x.tokenStride), outTokenStride: 0),
       groups: (ceilDiv(op.channels, GDM_CONV_THREADS), sequences.count, 1), threads: .exactly(GDM_CONV_THREADS))
   }
 }

@@ -67,12 +67,17 @@ struct FormTrial {
       // As many threadgroups as take this spread, and rows as long as two of its reads.
       let outputs = GDM_PROJECT_THREADS / GDM_SIMD_LANES * GDM_PROJECT_OUTPUTS_1
       return try linear(
-        choice, rows: 1, outputs: 2 * outputs * few, inputs: max(size.inputs, 2 * GDM_PROJECT_MANY_TURNS * GDM_PROJECT_TURN))
+        choice, rows: 1, outputs: 2 * outputs * few, inputs: max(size.inputs, 2 * GDM_PROJECT_MOST_TURNS * GDM_PROJECT_TURN))
+    case .twoOutputs:
+      let outputs = GDM_PROJECT_THREADS / GDM_PACKED_LANES
+      return try linear(choice, rows: 1, outputs: 4 * outputs * few)
+    case .matrixHalves:
+      return try linear(choice, rows: GDM_BLOCK_ROWS, outputs: GDM_BLOCK_ROWS * few, products: .matrix)
     case .decodeRows: return try decode(choice, sequences: max(few / 4, 1))
     }
   }
 
-  private func linear(_ choice: FormChoice, rows: Int, outputs: Int, inputs: Int? = nil) throws(Failure) -> Op {
+  private func linear(_ choice: FormChoice, rows: Int, outputs: Int, inputs: Int? = nil, products: Products = .rows) throws(Failure) -> Op {
     let format = choice.format ?? .f32
     let layout = format.layout
     let inputs = ceilDiv(inputs ?? size.inputs, 256) * 256
@@ -90,7 +95,7 @@ struct FormTrial {
       biases: try companion(layout.biases))
     return .linear(
       Linear(
-        rows: rows, x: try tensor(choice.activation, [rows, inputs]), matrix: matrix,
+        rows: rows, options: .init(products: products), x: try tensor(choice.activation, [rows, inputs]), matrix: matrix,
         out: try tensor(choice.activation, [rows, outputs])))
   }
 

@@ -5,7 +5,7 @@ import Synchronization
   import Darwin
 #endif
 
-/// A form of a kernel that takes more registers than another, for more rows at a time. Which of the two is faster is the chip's
+/// A form of a kernel that takes more registers or threadgroup memory than another, for more work at a time. Which of the two is faster is the chip's
 /// matter: one with registers left runs as many threads of it, another fewer, or spills. Both give the same bits.
 enum Form: UInt8, CaseIterable {
   /// A projection of blocks of rows by blocks of outputs; otherwise, tiles of rows.
@@ -17,6 +17,10 @@ enum Form: UInt8, CaseIterable {
   case manyTurns
   /// Decode with states of 16 bits, by as many rows as there are forms for; otherwise, by fewer.
   case decodeRows
+  /// One row by ggml's blocks with scales of their own: two outputs of a lane; otherwise, one.
+  case twoOutputs
+  /// Products by matrices: threadgroup memory for two steps, and one barrier a step; otherwise, memory for one and two barriers.
+  case matrixHalves
 
   /// Without a measurement: a pipeline with fewer threads than this keeps more of them busy in the other form. GPUs whose
   /// pipelines have 1024 threads whatever their registers always take the first.

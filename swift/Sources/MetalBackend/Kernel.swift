@@ -159,11 +159,13 @@ struct Constants: Hashable {
     case manyRows = 40
     case matrices = 41
     case manyTurns = 42
+    case twoOutputs = 43
+    case matrixHalves = 44
 
     var isBool: Bool {
       switch self {
-      case .convUpdate, .tiledHeads, .gatePerKey, .outF32, .hasStores, .record, .smallBatch, .resolveGates, .parts, .convBias,
-        .convSilu, .convStateF32, .normSigmoid, .normGateFirst, .normXF32, .normWeightVectors, .alignedRows, .packedRow, .manyRows, .manyTurns, .matrices, .outAtOnce, .matrixPieces:
+      case .tiledHeads, .gatePerKey, .outF32, .hasStores, .record, .smallBatch, .resolveGates, .parts, .convBias,
+        .convSilu, .convStateF32, .normSigmoid, .normGateFirst, .normXF32, .normWeightVectors, .alignedRows, .packedRow, .manyRows, .twoOutputs, .matrices, .matrixHalves, .outAtOnce, .matrixPieces:
         true
       default: false
       }

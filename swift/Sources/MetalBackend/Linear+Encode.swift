@@ -44,13 +44,18 @@ extension Pass {
   ) throws(Failure) -> ProjectionShape {
     kernel.constants.set(.packedRow, false)
     kernel.constants.set(.manyRows, false)
-    kernel.constants.set(.manyTurns, false)
+    kernel.constants.set(.manyTurns, 0)
+    kernel.constants.set(.twoOutputs, false)
     kernel.constants.set(.tileRows, UInt32(element: most))
     kernel.constants.set(.matrices, products == .matrix)
+    kernel.constants.set(.matrixHalves, products == .matrix)
     if products == .matrix {
       kernel.constants.set(.manyRows, true)
+      let halves = try takes(.matrixHalves, kernel)
+      kernel.constants.set(.matrixHalves, halves)
       return ProjectionShape(
-        rows: GDM_BLOCK_ROWS, groups: ceilDiv(outputs, GDM_BLOCK_ROWS), threadgroupBytes: ThreadgroupBytes.projectMatrix)
+        rows: GDM_BLOCK_ROWS, groups: ceilDiv(outputs, GDM_BLOCK_ROWS),
+        threadgroupBytes: ThreadgroupBytes.projectMatrix(halves: halves))
     }
     let blocks = ceilDiv(outputs, GDM_BLOCK_OUTPUTS)
     if all >= GDM_BLOCK_ROWS, ceilDiv(all, GDM_BLOCK_ROWS) * blocks >= 2 * fewThreadgroups {
@@ -70,22 +75,32 @@ extension Pass {
     let each = rows > 1 || matrix.format == .f32 ? GDM_PROJECT_TILE : GDM_PROJECT_OUTPUTS_1
     if rows == 1, matrix.isPacked {
       // Eight lanes an output work least and wait most: for as many threadgroups as hide the waiting, or short rows.
-      let inEights = GDM_PACKED_OUTPUTS * GDM_SIMD_LANES / GDM_PACKED_LANES
-      let groups = ceilDiv(outputs, inEights * simdgroups)
+      let inEights = GDM_SIMD_LANES / GDM_PACKED_LANES * simdgroups
+      let groups = ceilDiv(outputs, inEights)
       let all = groups * together
       // There a lane takes 32 columns at a time.
       if matrix.columns % 32 == 0, all >= 4 * fewThreadgroups || (all > fewThreadgroups && outputs > matrix.columns) {
         kernel.constants.set(.packedRow, true)
-        return ProjectionShape(rows: 1, groups: groups, threadgroupBytes: ThreadgroupBytes.packedRow)
+        var two = kernel
+        two.constants.set(.twoOutputs, true)
+        guard matrix.format.hasTwoOutputs, all >= 4 * fewThreadgroups, try takes(.twoOutputs, two) else {
+          return ProjectionShape(rows: 1, groups: groups, threadgroupBytes: ThreadgroupBytes.packedRow(outputs: 1))
+        }
+        kernel = two
+        return ProjectionShape(
+          rows: 1, groups: ceilDiv(outputs, GDM_PACKED_OUTPUTS * inEights),
+          threadgroupBytes: ThreadgroupBytes.packedRow(outputs: GDM_PACKED_OUTPUTS))
       }
     }
+    var of = each
     if rows == 1, matrix.format.hasManyTurns {
+      // One output of a simdgroup where all of them run at the same time.
+      let one = ceilDiv(outputs, simdgroups) * together <= 5 * fewThreadgroups
       var many = kernel
-      many.constants.set(.manyTurns, true)
-      if try takes(.manyTurns, many) { kernel = many }
+      many.constants.set(.manyTurns, UInt32(element: one ? 1 : each))
+      if try takes(.manyTurns, many) { (kernel, of) = (many, one ? 1 : each) }
     }
-    return ProjectionShape(
-      rows: rows, groups: ceilDiv(outputs, each * simdgroups), threadgroupBytes: ThreadgroupBytes.projectTile)
+    return ProjectionShape(rows: rows, groups: ceilDiv(outputs, of * simdgroups), threadgroupBytes: ThreadgroupBytes.projectTile)
   }
 }
 
@@ -97,6 +112,14 @@ struct ProjectionShape {
 }
 
 extension WeightFormat {
+  /// Those whose blocks' scales take many operations, which two outputs of packed_row.h do at the same time.
+  var hasTwoOutputs: Bool {
+    switch self {
+    case .q4K, .q5K, .q6K: true
+    default: false
+    }
+  }
+
   /// Those of projection.h's ManyTurns.
   fileprivate var hasManyTurns: Bool {
     switch self {

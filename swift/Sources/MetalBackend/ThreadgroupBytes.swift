@@ -14,15 +14,15 @@ enum ThreadgroupBytes {
   static var projectTile: Int { 4 * GDM_PROJECT_THREADS / GDM_SIMD_LANES * GDM_PROJECT_MEMORY }
 
   /// packed_row.h: x, and the chains of every output.
-  static var packedRow: Int {
-    16 * (GDM_PACKED_MEMORY + GDM_PROJECT_THREADS / GDM_PACKED_LANES * GDM_PACKED_OUTPUTS * GDM_PROJECT_PITCH)
+  static func packedRow(outputs: Int) -> Int {
+    16 * (GDM_PACKED_MEMORY + GDM_PROJECT_THREADS / GDM_PACKED_LANES * outputs * GDM_PROJECT_PITCH)
   }
 
   /// projection_block.h: columns of x and of weights.
   static var projectBlock: Int { 4 * 16 * (GDM_BLOCK_PITCH + GDM_BLOCK_WIDE) }
 
-  /// projection_matrix.h: the same.
-  static var projectMatrix: Int { 4 * 2 * GDM_BLOCK_ROWS * GDM_MATRIX_PITCH }
+  /// projection_matrix.h: the same, once or twice.
+  static func projectMatrix(halves: Bool) -> Int { (halves ? 2 : 1) * 4 * 2 * GDM_BLOCK_ROWS * GDM_MATRIX_PITCH }
 
   /// route.metal: the experts' keys.
   static func route(experts: Int) -> Int { 4 * experts }

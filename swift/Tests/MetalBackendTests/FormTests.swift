@@ -20,10 +20,25 @@ import Testing
       return try MetalBackend(device: Devices.emulated(settings), chip: Chip(cores: 1), forms: forms, trials: trials)
     }
 
-    func linear(_ maker: inout Maker, rows: Int, outputs: Int = 40) throws -> Op {
+    func linear(_ maker: inout Maker, rows: Int, outputs: Int = 40, products: Products = .rows) throws -> Op {
       let (x, out) = (try maker.tensor(.f32, tokens: rows, dim: 64), try maker.output(.f32, tokens: rows, dim: outputs))
       let weight = try maker.tensor(.f32, tokens: outputs, dim: 64, strided: false)
-      return .linear(Linear(rows: rows, inFeatures: 64, outFeatures: outputs, x: x, weight: weight, out: out))
+      let matrix = Matrix(format: .f32, rows: outputs, columns: 64, weight: weight)
+      return .linear(Linear(rows: rows, options: .init(products: products), x: x, matrix: matrix, out: out))
+    }
+
+    /// One row by blocks of Q4_K: a scale and a minimum of float16, twelve bytes of small ones, 128 of numbers.
+    func blocks(_ maker: inout Maker) throws -> Op {
+      let (columns, outputs, bytes) = (512, 200, 144)
+      let (x, out) = (try maker.tensor(.f32, tokens: 1, dim: columns), try maker.output(.f32, tokens: 1, dim: outputs))
+      let stored = columns / 256 * bytes
+      let weight = try maker.backend.allocate(byteCount: outputs * stored)
+      for word in 0..<(outputs * stored / 4) {
+        let value = word % (bytes / 4) == 0 ? 0x1c00_2000 : UInt32(truncatingIfNeeded: (word + 1) &* 0x9e37_79b1)
+        weight.pointer.storeBytes(of: value, toByteOffset: 4 * word, as: UInt32.self)
+      }
+      let view = TensorView(memory: weight, offset: 0, dtype: .u8, tokenStride: stored, headStride: stored)
+      return .linear(Linear(rows: 1, x: x, matrix: Matrix(format: .q4K, rows: outputs, columns: columns, weight: view), out: out))
     }
 
     func decode(_ maker: inout Maker) throws -> Op {
@@ -65,13 +80,18 @@ import Testing
       case .fourRows: try linear(&maker, rows: 4)
       case .manyTurns: try packed(&maker)
       case .decodeRows: try decode(&maker)
+      case .twoOutputs: try blocks(&maker)
+      case .matrixHalves: try linear(&maker, rows: 9, products: .matrix)
       }
     }
 
     func choice(_ form: Form) -> FormChoice {
       form == .decodeRows
         ? FormChoice(form, of: Kernel(family: .decode, activation: .bf16, storage: .bf16, keyClass: .k64))
-        : FormChoice(form, of: Kernel(family: .project, activation: .f32, format: form == .manyTurns ? .affine4G64 : .f32))
+        : FormChoice(
+          form,
+          of: Kernel(
+            family: .project, activation: .f32, format: form == .manyTurns ? .affine4G64 : form == .twoOutputs ? .q4K : .f32))
     }
 
     /// The outputs of the op by one form or the other, and the kernels that it took.

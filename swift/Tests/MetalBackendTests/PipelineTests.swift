@@ -46,8 +46,9 @@ struct PipelineTests {
     for kernel in KernelTests.reachable {
       let choices: [Form] =
         switch kernel.family {
-        case .project where kernel.format?.layout.kernel == "affine4": [.fourRows, .eightRows, .blocks, .manyTurns]
-        case .project: [.fourRows, .eightRows, .blocks]
+        case .project where kernel.format?.layout.kernel == "affine4": [.fourRows, .eightRows, .blocks, .matrixHalves, .manyTurns]
+        case .project where kernel.format?.hasTwoOutputs == true: [.fourRows, .eightRows, .blocks, .matrixHalves, .twoOutputs]
+        case .project: [.fourRows, .eightRows, .blocks, .matrixHalves]
         case .decode where kernel.storage != .f32: [.decodeRows]
         default: []
         }

@@ -67,7 +67,7 @@ function constraintOf({ tool_choice: choice, output_config: config, output_forma
 }
 
 /** The paths of messages have these in common. */
-const common = { failures: anthropicFailures, memberOf: membersOf({ schema: "output_config.format.schema", parameters: "input_schema" }) };
+const common = { failures: anthropicFailures, memberOf: membersOf({ schema: "output_config.format.schema", "tools[].parameters": "tools[].input_schema" }) };
 
 /** Anthropic's messages. */
 export const messages: AnsweringApi = { path: "/v1/messages", ...common, read };

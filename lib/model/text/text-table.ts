@@ -57,7 +57,7 @@ export class TextTable {
         return at;
       }
       if (byte < blank || byte === backslash) break;
-      hash = Math.imul(hash ^ byte, this.#factor);
+      hash = mixed(hash ^ byte, this.#factor);
     }
     return -1;
   }
@@ -141,7 +141,7 @@ export class TextTable {
 
   #hash(bytes: Uint8Array, start: number, end: number): number {
     let hash = this.#seed;
-    for (let i = start; i < end; i++) hash = Math.imul(hash ^ bytes[i]!, this.#factor);
+    for (let i = start; i < end; i++) hash = mixed(hash ^ bytes[i]!, this.#factor);
     return hash;
   }
 
@@ -157,6 +157,14 @@ const utf8 = new TextDecoder("utf-8", { ignoreBOM: true });
 
 /** Where {@link TextTable.find} writes a text. */
 let buffer = new Uint8Array(1 << 10);
+
+/**
+ * A step of a hash. By the product alone each bit would depend on lower ones only, and texts can be made that collide whatever the factor is.
+ */
+function mixed(hash: number, factor: number): number {
+  const product = Math.imul(hash, factor);
+  return product ^ (product >>> 15);
+}
 
 /** The upper bits of a product, which depend on all bits of the hash. */
 function firstSlot(hash: number, last: number): number {

@@ -29,7 +29,7 @@ interface ProblemDetails {
   readonly retryAfter?: number | undefined;
   /** Further headers of the response. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
-  /** By which the client's own code can tell why, in Anthropic's form. */
+  /** The reason for the client's code, in Anthropic's form. */
   readonly details?: object | undefined;
   readonly cause?: unknown;
 }
@@ -77,7 +77,7 @@ function aboutMember(error: GatedDeltaError, memberOf: (argument: string) => str
   const text = error.op === undefined ? error.message : error.message.slice(`${error.op}: `.length);
   const { argument } = error;
   if (argument === undefined) return new Problem("invalid", text, { cause: error });
-  // The file is the server's.
+  // The argument is a path on the server.
   if (error.code === "file") return new Problem("invalid", text.slice(`${argument}: `.length), { cause: error });
   const member = memberOf(argument);
   return new Problem("invalid", member + text.slice(argument.length), { member, cause: error });

@@ -139,7 +139,7 @@ template <typename S> struct AskedValues {
   typename Vec4<S>::pair of[sizeof(S) == 2 ? 64 : 16];
 };
 
-// Those of keys from `from` on; of key last - 1 where they are `last` or more, which is not zero.
+// The values of keys from `from` on; past key last - 1 those of that key. `last` is not zero.
 template <typename S>
 METAL_FUNC void values_ask(thread AskedValues<S>& asked, device const S* valuePages, threadgroup const uint* keyRows, uint from,
                            uint last, uint dim, uint element) {
@@ -233,7 +233,7 @@ kernel void gd_attention(device const float* query [[buffer(0)]],
     uint last = 0;
     GDM_UNROLL for (uint i = 0; i < each; ++i) last = max(last, sees_of(of, firstRow + i, first));
     attention_scores<S, G>(of, keyPages, spanRows, min(end - first, span), index);
-    // By threads without rows, too: asked for under a condition they would take registers more.
+    // Threads without rows ask, too: under a condition it would take more registers.
     AskedValues<S> asked;
     values_ask(asked, valuePages, spanRows, 0, max(last, 1u), dim, element);
     threadgroup_barrier(mem_flags::mem_threadgroup);

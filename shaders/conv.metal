@@ -13,8 +13,8 @@
 // 2. For each token of the tile: one output, rounded once at its store.
 // 3. Tile 0 alone writes states: it alone has read the old one, and the other columns of a new state are in x.
 //
-// CONV_UPDATE, one token of each sequence and K = 4: a thread has four channels of so many sequences, whose columns, weights,
-// inputs and outputs are whole vectors; channels are a multiple of 4 and every row of x and out begins at a multiple of four
+// CONV_UPDATE, one token of each sequence and K = 4: a thread has four channels of CONV_UPDATE sequences. Their columns,
+// weights, inputs and outputs are whole vectors; channels are a multiple of 4 and every row of x and out begins at a multiple of four
 // elements' bytes. Grid: (ceil(C / (4 GDM_CONV_THREADS)), 1, ceil(n / CONV_UPDATE)). The same bits. Two barriers, so that the
 // order of reads is not the compiler's: tables and weights, then what tables lead to, then uses.
 //

@@ -15,7 +15,7 @@
 
 // Rows that one matrix serves: `only`, or some of `places`.
 struct ExpertRows {
-  enum : uint { most_turns = 3 };  // four take registers that leave a core two threadgroups in place of three
+  enum : uint { most_turns = 3 };  // with four a core has registers for two threadgroups, not three
   uint first;  // row of the matrix
   uint rows;
   uint only;

@@ -369,7 +369,7 @@ METAL_FUNC void words_fetch(thread Words<Ggml>& words, thread const MatrixRow<Gg
   }
 }
 
-// Of a block with a head.
+// The scale and the minimum of group j of a block with a head.
 METAL_FUNC float2 ggml_head_group(uint4 head, uint j, uint unit) {
   uint2 both = ggml_head_scale(head, j);
   return float2(ggml_half(head.x) * ggml_small(both.x, unit), -(ggml_half(head.x >> 16) * ggml_small(both.y, unit)));

@@ -28,7 +28,7 @@ template <> struct Together<Affine<8>> {
 template <> struct Together<Ggml> {
   enum : uint { turns = 1 };
 };
-// Outputs of a lane, at most: two where what a block's elements share is many operations.
+// Outputs of a lane, at most: two where a block takes many operations that its elements share.
 template <typename W> struct PackedOutputs {
   enum : uint { most = 1 };
 };

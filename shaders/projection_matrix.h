@@ -2,7 +2,7 @@
 //
 // A threadgroup has GDM_BLOCK_ROWS rows by as many outputs, a simdgroup a quarter of them: 4 × 4 matrices of 8 × 8 sums. x and
 // weights are widened to float32 once, into threadgroup memory, 16 columns at a time; the next are asked for before these
-// are used. With MATRIX_HALVES the memory is twice, for every second step: then one barrier a step is enough. Columns go in
+// are used. With MATRIX_HALVES there is twice the memory, whose halves steps use in turn: then one barrier a step is enough. Columns go in
 // ascending order, eight to a product, whose own order Metal leaves open; past the last column both are zeros. A sum depends on
 // its row, its output and `inputs`, and not on the number of rows, if all places of a matrix add in one order.
 //   memory: x [GDM_BLOCK_ROWS, GDM_MATRIX_PITCH] | weights [GDM_BLOCK_ROWS, GDM_MATRIX_PITCH], floats, once or twice; then sums

@@ -36,7 +36,7 @@ export function splitQkvz(config: LayerConfig): { readonly qkv: Gather; readonly
   return { qkv: { rows: convChannels(config), moves: qkv }, z: { rows: valueChannels(config), moves: z } };
 }
 
-/** Rows one below another as weights of their own. */
+/** Parts of a matrix, one below another, as weights of their own. */
 export function splitRows(sizes: readonly number[]): readonly Gather[] {
   let from = 0;
   return sizes.map((rows) => ({ rows, moves: [{ from: (from += rows) - rows, to: 0, rows }] }));

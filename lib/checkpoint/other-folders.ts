@@ -1,9 +1,8 @@
 /** Folders that are easily mistaken for a model's, recognised by their entries. */
 import { readdirSync, statSync } from "node:fs";
-import { statOf } from "./regular-file.ts";
 import { basename, join } from "node:path";
 import { FileError } from "../errors.ts";
-import { readWhole } from "./regular-file.ts";
+import { readWhole, statOf } from "./regular-file.ts";
 
 /** In bytes; adapters' configurations have a few thousand. */
 const largestText = 1 << 20;

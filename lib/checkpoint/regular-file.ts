@@ -6,7 +6,7 @@ import { FileError, describe } from "../errors.ts";
 /** One read call's bytes: below the 2 GiB that a system call may take. */
 const mostPerRead = 2 ** 30;
 
-/** The file or folder at a path; undefined if that cannot be found out, as with links in a circle: opening it reports the reason. */
+/** The file or folder at a path; undefined if there is none, or links lead in a circle. Opening it then reports the reason. */
 export function statOf(path: string): Stats | undefined {
   try {
     return statSync(path, { throwIfNoEntry: false });

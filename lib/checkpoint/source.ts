@@ -11,7 +11,7 @@ export interface TensorSource extends Disposable {
   readonly path: string;
   /** The names of all tensors. */
   readonly names: readonly string[];
-  /** The name in the file of a tensor, for messages, where it is another one. */
+  /** A tensor's name in the file, for messages. Left out where all names are those of the file. */
   nameInFile?(name: string): string;
   /** The names that begin with `prefix`, in the order of their UTF-16 code units, found by binary search. */
   namesWithPrefix(prefix: string): readonly string[];

@@ -12,7 +12,7 @@ const apis: readonly Api[] = [chatCompletions, completions, responses, messages,
 /** The APIs by their paths. */
 export const apiOf: ReadonlyMap<string, Api> = new Map(apis.map((api) => [api.path, api]));
 
-/** The form of a request's failures. On paths that several vendors' clients ask for, or none, a header tells Anthropic's. */
+/** The form of a request's failures. Where the path is of no one vendor, a header tells Anthropic's clients. */
 export function failuresOf(path: string, headers: { has(name: string): boolean }): FailureForm {
   return apiOf.get(path)?.failures ?? (headers.has("anthropic-version") ? anthropicFailures : openaiFailures);
 }

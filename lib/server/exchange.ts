@@ -243,7 +243,7 @@ export class Exchange {
   }
 }
 
-/** The path of an address, whose host may be missing or be no host: clients write it. */
+/** The path of a request's address. The host in it comes from the client, and may be missing or malformed. */
 function pathOf(url: string): string {
   return URL.parse(url, "http://localhost")?.pathname ?? /^\w+:\/\/[^/]*([^?#]*)/.exec(url)?.[1] ?? "";
 }

@@ -1,21 +1,22 @@
 /** The members of bodies, by the arguments of a session's functions that they become. */
 
-/** The names of members that are more than another spelling. */
-interface Names {
-  /** The schema of an answer's form. */
-  readonly schema: string;
-  /** In a tool, the schema of its arguments. */
-  readonly parameters: string;
-}
+/** Of every API. */
+const common = { variables: "chat_template_kwargs" };
 
-/** The member of a body that an argument comes from: an API's own name, or the argument's with underscores. */
-export function membersOf({ schema, parameters }: Names): (argument: string) => string {
+/**
+ * The member of a body that an argument comes from: the argument's name with underscores, unless it has another one.
+ *
+ * @param names the members of other names, by the argument; `[]` stands for a place in an array.
+ */
+export function membersOf(names: Readonly<Record<string, string>>): (argument: string) => string {
+  const others = Object.entries({ ...common, ...names });
   return (argument) => {
+    const place = /\[\d+\]/.exec(argument)?.[0] ?? "";
+    for (const [name, member] of others) {
+      const begin = name.replace("[]", place);
+      if (argument.startsWith(begin) && !/^\w/.test(argument.slice(begin.length))) return member.replace("[]", place) + argument.slice(begin.length);
+    }
     const first = /^\w*/.exec(argument)![0];
-    const rest = argument.slice(first.length);
-    if (first === "schema") return schema + rest;
-    if (first === "variables") return `chat_template_kwargs${rest}`;
-    if (first === "tools") return first + rest.replace(/^(\[\d+\]\.)parameters/, `$1${parameters}`);
-    return first.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`) + rest;
+    return first.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`) + argument.slice(first.length);
   };
 }

@@ -29,7 +29,7 @@ interface ProblemDetails {
   readonly retryAfter?: number | undefined;
   /** Further headers of the response. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
-  /** By which the client's own code can tell why, in Anthropic's form. */
+  /** The reason for the client's code, in Anthropic's form. */
   readonly details?: object | undefined;
   readonly cause?: unknown;
 }
@@ -77,6 +77,8 @@ function aboutMember(error: GatedDeltaError, memberOf: (argument: string) => str
   const text = error.op === undefined ? error.message : error.message.slice(`${error.op}: `.length);
   const { argument } = error;
   if (argument === undefined) return new Problem("invalid", text, { cause: error });
+  // The argument is a path on the server.
+  if (error.code === "file") return new Problem("invalid", text.slice(`${argument}: `.length), { cause: error });
   const member = memberOf(argument);
   return new Problem("invalid", member + text.slice(argument.length), { member, cause: error });
 }
@@ -89,7 +91,7 @@ function aboutMember(error: GatedDeltaError, memberOf: (argument: string) => str
 export function problemOf(error: unknown, memberOf = (argument: string): string => argument): Problem {
   if (error instanceof Problem) return error;
   if (error instanceof GatedDeltaError) {
-    if (error instanceof BoundsError && readers.has(error.op)) return new Problem("too-long", `the prompt is too long: there is room for at most ${roomIn(error)}`, { cause: error });
+    if (error instanceof BoundsError && readers.has(error.op) && error.argument?.endsWith("]") !== true) return new Problem("too-long", `the prompt is too long: there is room for at most ${roomIn(error)}`, { cause: error });
     if (callers.has(error.code) || (error.code === "file" && readers.has(error.op))) return aboutMember(error, memberOf);
     if (error.code === "out-of-memory") return new Problem("overloaded", "the model has no room for this request now", { retryAfter: 5, cause: error });
   }

@@ -167,6 +167,11 @@ describe("tokenizers that do not fit", () => {
     expect(error.message).toContain(join(folder, "tokenizer.json"));
   });
 
+  test("a vocabulary of a size that no model has", () => {
+    const folder = folderWith(() => {});
+    for (const vocabSize of [0, 1.5, Infinity, 2 ** 40]) expect(thrownBy(() => Tokenizer.load(folder, { ...limits, vocabSize })).message).toMatch(/limits\.vocabSize: expected an integer in 1\.\.16777216, got /);
+  });
+
   test("files that are no JSON objects, no UTF-8, or folders", () => {
     for (const content of ["", "[]", "{", "null", Uint8Array.of(0x22, 0xff, 0x22)]) {
       const folder = folderWith(() => {}, { "tokenizer.json": content });

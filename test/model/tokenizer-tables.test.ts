@@ -1,4 +1,4 @@
-/** The tables of tokenizers: read without JSON.parse as with it, and used by the library as its own. */
+/** The tables of tokenizers: a scan gives those of JSON.parse, and the library the ids that it gives with its own. */
 import { describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -115,11 +115,11 @@ describe("a file that is scanned", () => {
     expect([read > 100, left > 1000]).toEqual([true, true]);
   });
 
-  test.each(["qwen3_5-bf16", "qwen3_5-mlx-4bit", "olmo_hybrid"])("%s is", (name) => {
+  test.each(["qwen3_5-bf16", "qwen3_5-mlx-4bit", "olmo_hybrid"])("%s", (name) => {
     expect(expectScanned(readFileSync(join(golden, name, "tokenizer.json")))).toBe(true);
   });
 
-  test("is not where names occur twice or numbers are of another form", () => {
+  test("is left to JSON.parse where names occur twice or numbers have another form", () => {
     const of = (vocab: string, merges = "[]", more = "") => Buffer.from(`{"model":{"type":"BPE","vocab":${vocab},"merges":${merges}${more}},"decoder":{"type":"ByteLevel"}}`);
     expect(scanTokenizer(of('{"a":1,"b":2}', '["a b"]'))).toBeDefined();
     const others = [of('{"a":1,"a":2}'), of('{"a":1.0}'), of('{"a":1e1}'), of('{"a":-1}'), of('{"a":01}'), of('{"a":"b"}'), of('{"a":12345678901}'), of('{"a":1,}'), of("{"), of('{"\\ud800":1}'), of("{}", '["a b",["a","b"]]'), of("{}", '[["a"]]'), of("{}", '[["a","b","c"]]'), of("{}", "[1]"), of("{}", "[]", ',"vocab":{"b":1}'), of("{}", "[]", ',"merges":["a b"]'), Buffer.from("[]")];
@@ -135,7 +135,7 @@ describe("tables made by JSON.parse", () => {
   };
   const of = (vocab: string, merges: string) => `{"model":{"vocab":${vocab},"merges":${merges}},"decoder":{"type":"ByteLevel"}}`;
 
-  test("are as the others", () => {
+  test("are the same", () => {
     const { tokens, ids, merges, json } = read(of('{"a":1,"b":2,"a":3}', '[["a","b"],["b","a b"]]'));
     expect([tokens.find("a"), tokens.find("b"), Array.from(ids), json["model"]]).toEqual([0, 1, [3, 2], {}]);
     expect([merges.find("a", "b"), merges.find("b", "a b"), merges.find("b a", "b")]).toEqual([0, 1, undefined]);

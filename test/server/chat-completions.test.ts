@@ -180,6 +180,8 @@ describe("bodies", () => {
     ["functions of old", { messages: hello, functions: [] }, "functions", /use tools/],
     ["a tool that is no function", { messages: hello, tools: [{ type: "custom", custom: {} }] }, "tools[0].type", /"function"/],
     ["a choice without tools", { messages: hello, tool_choice: "required" }, "tool_choice", /tools/],
+    ["a tool that there is not", { messages: hello, tools, tool_choice: { type: "function", function: { name: "width" } } }, "tool_choice.function.name", /^tool_choice\.function\.name: expected "depth" \| "area", got "width"/],
+    ["arguments that can't be enforced", { messages: hello, tools: [{ type: "function", function: { name: "a", parameters: { properties: { b: { not: {} } } } } }], tool_choice: "required" }, "tools[0].function.parameters.properties.b.not", /^tools\[0\]\.function\.parameters\.properties\.b\.not: /],
     ["an unknown form", { messages: hello, response_format: { type: "xml" } }, "response_format.type", /json_schema/],
     ["arguments that are no object", { messages: [{ role: "assistant", tool_calls: [{ function: { name: "a", arguments: "[1" } }] }] }, "messages[0].tool_calls[0].function.arguments", /an object/],
     ["a token that there is not", { messages: hello, logit_bias: { 99999999: 1 } }, "logit_bias", /^logit_bias: expected token ids/],
@@ -198,6 +200,14 @@ describe("bodies", () => {
     const response = await server.send(path, { messages: [{ role: "user", content: "abc ".repeat(20_000) }] });
     expect(response.status).toBe(400);
     expect(((await response.json()) as any).error).toMatchObject({ code: "context_length_exceeded", message: expect.stringMatching(/there is room for at most \d+/) });
+  });
+
+  test("messages that take the template too long: no file is named", async () => {
+    const template = `{% if messages[0].content == "loop" %}{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}{% endif %}${plainTemplate}`;
+    await using looping = serve(await openReciter(device, { answers: { 2: "Well." }, template, tokens: "other" }));
+    const { error } = (await (await looping.send(path, { messages: [{ role: "user", content: "loop" }] })).json()) as any;
+    expect([error.type, error.param]).toEqual(["invalid_request_error", null]);
+    expect(error.message).toMatch(/^expected a chat template that renders these messages within its work limit, got /);
   });
 
   test("an answer that asks for more tokens than there is room for gets as many as there are", async () => {

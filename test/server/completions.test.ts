@@ -61,6 +61,7 @@ test.each([
   [{ prompt: "" }, "prompt"],
   [{}, "prompt"],
   [{ prompt: [[1], [2]] }, "prompt"],
+  [{ prompt: [1, 99999999] }, "prompt[1]"],
   [{ prompt: "a", echo: true }, "echo"],
   [{ prompt: "a", suffix: "b" }, "suffix"],
   [{ prompt: "a", best_of: 3 }, "best_of"],

@@ -46,7 +46,7 @@ const written = "Baikal: 1642 m 🏞️\n";
 const user = (content: string): ChatMessage => ({ role: "user", content });
 const tool = (content: string): ChatMessage => ({ role: "tool", content });
 
-/** How each stream is read, and the messages and functions that the last of the requests has. */
+/** How each stream is read, and the messages and functions of the last request. */
 const agents: Record<string, { said(events: readonly any[]): Said; messages: readonly ChatMessage[]; functions(tool: any): object[] }> = {
   codex: {
     said: (events) => {
@@ -106,7 +106,7 @@ const agents: Record<string, { said(events: readonly any[]): Said; messages: rea
   },
 };
 
-test.each(Object.keys(agents))("%s: its turns are answered, and what they mean reaches the model", async (name) => {
+test.each(Object.keys(agents))("%s: its turns are answered, and the model reads their messages and tools", async (name) => {
   const { path, headers, tools, requests } = JSON.parse(readFileSync(join(import.meta.dir, "recorded", `${name}.json`), "utf8")) as Recorded;
   const { said, messages, functions } = agents[name]!;
   const turns: Said[] = [];

@@ -6,7 +6,7 @@ import { firstShards } from "./shards.ts";
 /** Names of safetensors checkpoints, which come first in a folder with both. */
 const checkpoint = /^model(?:-\d+-of-\d+)?\.safetensors(?:\.index\.json)?$/;
 
-/** Projectors of images, and prediction blocks alone, lie next to the model that they belong to. */
+/** Files with a projector of images or with prediction blocks alone, which lie next to their model. */
 const addition = /^mmproj|[-._]mmproj|^mtp-/i;
 
 /** The names of the models in GGUF files of a folder, one each; none if it has a safetensors checkpoint. */

@@ -147,7 +147,7 @@ export class Metadata {
     let at = 0;
     for (let i = 0; i < value.count; i++) {
       const length = view.getUint32(at, true); // the upper half is 0, since the text is within the file's header
-      // Now lengths are texts, too, so that all are checked at once.
+      // Zeros are valid UTF-8, as lengths may not be: so one call checks all texts.
       view.setUint32(at, 0);
       view.setUint32(at + 4, 0);
       starts[i] = at + 8;

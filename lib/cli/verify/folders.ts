@@ -1,8 +1,8 @@
 /** Folders and GGUF files that `verify` checks, by the kind of their checkpoint. */
 
 import { existsSync } from "node:fs";
-import { statOf } from "../../checkpoint/regular-file.ts";
 import { join } from "node:path";
+import { statOf } from "../../checkpoint/regular-file.ts";
 import type { Device } from "../../device/device.ts";
 import { FileError } from "../../errors.ts";
 import type { Prompts } from "../../model/model-options.ts";

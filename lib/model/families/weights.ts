@@ -73,7 +73,7 @@ export function attentionWeights(loader: TensorLoader, prefix: string, { hiddenS
   const { heads, kvHeads, headDim, gated, norm } = attention;
   const [queries, keys] = [heads * headDim, kvHeads * headDim];
   const rows = [gated ? 2 * queries : queries, keys, keys];
-  const joint = `${prefix}qkv_proj`; // of some GGUF files
+  const joint = `${prefix}qkv_proj`; // in some GGUF files
   const [query, key, value] = loader.source.has(`${joint}.weight`)
     ? splitRows(rows).map((part) => loader.gathered(joint, rows.reduce((all, one) => all + one), hidden, part))
     : ["q_proj", "k_proj", "v_proj"].map((part, i) => loader.matrix(prefix + part, rows[i]!, hidden));

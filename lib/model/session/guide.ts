@@ -112,7 +112,7 @@ export class Guide {
     return this.#constrained ? this.#constraint!.barred() : undefined;
   }
 
-  /** Whether no constraint would see what a token of thoughts does: end the answer, or end them and have text of the answer, too. */
+  /** Whether a token within thoughts escapes the constraint: it ends the answer, or it ends the thoughts and has text of the answer, too. */
   refuses(token: number): boolean {
     if (this.#constraint === undefined || this.#reasoning?.inside !== true) return false;
     return this.#ends.includes(token) || this.#reasoning.endsWithText(token);

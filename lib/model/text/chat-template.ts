@@ -1,4 +1,3 @@
-import { statOf } from "../../checkpoint/regular-file.ts";
 import { join } from "node:path";
 import { expectMaker, maker } from "../../arguments/made.ts";
 import type { Maker } from "../../arguments/made.ts";
@@ -9,6 +8,7 @@ import { FileError, GatedDeltaError, describe } from "../../errors.ts";
 import { findGguf } from "../../checkpoint/gguf/find-gguf.ts";
 import { isRecord } from "../../checkpoint/json.ts";
 import type { JsonObject } from "../../checkpoint/json.ts";
+import { statOf } from "../../checkpoint/regular-file.ts";
 import { isKnownRole, plain, readMessages } from "./chat-messages.ts";
 import type { ChatMessage } from "./chat-messages.ts";
 import type { AnswerFormat } from "./formats/answer-format.ts";

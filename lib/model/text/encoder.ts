@@ -134,8 +134,8 @@ export class Encoder {
 }
 
 /**
- * Gives the library its tables. It would make a map of all tokens and one of all merges, whose keys are pairs in JSON; that takes longer
- * than reading the file.
+ * Gives the library these tables. Its own are a map of all tokens and one of all merges, with pairs in JSON as keys. To make them takes
+ * longer than to read the file.
  */
 function useTables(model: LibraryTokenizer["model"], idOf: Vocabulary["idOf"], unknown: unknown, merges: TextTable): void {
   const lookup = (get: Lookup["get"]): Lookup => ({ get, has: (key) => get(key) !== undefined });

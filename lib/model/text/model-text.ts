@@ -8,8 +8,8 @@ import type { VocabularyLimits } from "./vocabulary.ts";
 /**
  * A model's tokenizer and chat templates, each read from its folder or its GGUF file on first use. A model without them works on token ids.
  *
- * Reading a tokenizer of 250 thousand tokens keeps the thread for about a tenth of a second. So a server should read {@link tokenizer}
- * once before it takes requests. Programs that work on token ids never read it.
+ * Reading a tokenizer of 250 thousand tokens blocks the thread for 0.1 to 0.2 seconds. So a server should read {@link tokenizer} once
+ * before it takes requests. Programs that work on token ids never read it.
  */
 export class ModelText {
   /** The folder, or the GGUF file. */

@@ -2,7 +2,7 @@
  * Reads the two long parts of a `tokenizer.json`, its vocabulary and its merges, without JSON.parse: that makes an object with a
  * property for each token, which takes longer than everything else in loading a tokenizer.
  *
- * Only plain ones are read, as every known program writes them; for others, and for damaged files, the caller parses the whole.
+ * It reads the plain form that every known program writes. Files of another form, and damaged ones, are parsed whole by the caller.
  */
 import { isUtf8 } from "node:buffer";
 import { isRecord } from "../../checkpoint/json.ts";
@@ -17,7 +17,7 @@ const [blank, zero, nine] = [0x20, 0x30, 0x39];
 const mostDigits = 10;
 
 /**
- * @param bytes the file, which is no longer the same later: texts with escapes and the parts of merges are written in place.
+ * @param bytes the file. They change: texts with escapes and the parts of merges are written in place.
  * @returns undefined for a file that has another form.
  */
 export function scanTokenizer(bytes: Uint8Array): TokenizerTables | undefined {
@@ -28,7 +28,7 @@ export function scanTokenizer(bytes: Uint8Array): TokenizerTables | undefined {
   const vocab = scanVocabulary(bytes, vocabAt);
   const merged = vocab && scanMerges(bytes, mergesAt);
   if (vocab === undefined || merged === undefined) return undefined;
-  // A text that occurs nowhere else stands for each in the rest. Where the parsed rest has it, there the part was.
+  // In the rest, a text that occurs nowhere else stands for each part, and the parsed rest shows where the part was.
   const marks = [crypto.randomUUID(), crypto.randomUUID()] as const;
   const cuts = [{ start: vocabAt, end: vocab.end, mark: marks[0] }, { start: mergesAt, end: merged.end, mark: marks[1] }].toSorted((a, b) => a.start - b.start);
   const parts: Uint8Array[] = [];
@@ -53,7 +53,7 @@ function parsed(text: string): unknown {
   }
 }
 
-/** Where the value of a member begins, if it begins with this byte. A vocabulary may have tokens of the same name. */
+/** The place of a member's value, which begins with this byte. A token of the same name has a number as its value. */
 function findMember(bytes: Uint8Array, name: string, first: number): number | undefined {
   const all = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const quoted = `"${name}"`;
@@ -64,7 +64,7 @@ function findMember(bytes: Uint8Array, name: string, first: number): number | un
   return undefined;
 }
 
-/** Reads an object of ids. Its end is after its last byte. */
+/** Reads an object of ids. `end` is the place after it. */
 function scanVocabulary(bytes: Uint8Array, start: number): { readonly tokens: TextTable; readonly ids: readonly number[]; readonly end: number } | undefined {
   const tokens = new TextTable(bytes);
   const ids: number[] = [];
@@ -121,7 +121,7 @@ function scanMerge(bytes: Uint8Array, at: number, merges: TextTable): number {
   return end + 1;
 }
 
-/** Adds a merge of the form "first second", which is written in place. One without a blank merges nothing, but has a rank. */
+/** Adds a merge of the form "first second", whose blank becomes {@link separator} in place. Without a blank it merges nothing, but has a rank. */
 export function addMerge(merges: TextTable, bytes: Uint8Array, start: number, end: number): void {
   let cut = start;
   while (cut < end && bytes[cut] !== blank) cut++;
@@ -149,7 +149,7 @@ function scanPair(bytes: Uint8Array, start: number, merges: TextTable): number {
   return end + 1;
 }
 
-/** The place of the quote that ends the text which begins with that at `at`; −1 if there is none, or a control character. */
+/** The place of the quote that ends the text whose first quote is at `at`; −1 if there is none, or a control character comes before it. */
 function textEnd(bytes: Uint8Array, at: number): number {
   if (bytes[at] !== quote) return -1;
   for (let end = at + 1; end < bytes.length; end++) {
@@ -161,7 +161,7 @@ function textEnd(bytes: Uint8Array, at: number): number {
   return -1;
 }
 
-/** Writes a text with escapes in place. @returns its number of bytes; −1 for a wrong escape, and for a surrogate that stands alone. */
+/** Resolves the escapes of a text in place. @returns its number of bytes; −1 for a wrong escape, and for a surrogate that stands alone. */
 function unescaped(bytes: Uint8Array, start: number, end: number): number {
   for (let i = start; ; i++) {
     if (i === end) return end - start;

@@ -1,6 +1,6 @@
 /**
  * A table of texts that lie in one buffer, such as the bytes of a file. A tokenizer has half a million of them, and a map with a string
- * for each takes several times as long to make and as much memory.
+ * for each takes several times as long to make, and several times the memory.
  */
 
 /** Separates the two parts of a text; no byte of UTF-8. */
@@ -19,7 +19,7 @@ export class TextTable {
   #longest = 0;
   /** Open addressing: a place plus 1, or 0. At most half are in use. */
   #slots = new Int32Array(2);
-  // Of each table its own, so that no file holds texts that all have one hash.
+  // Random for each table, so that no file can hold texts made to have one hash.
   readonly #seed = random();
   readonly #factor = random() | 1;
 
@@ -43,7 +43,7 @@ export class TextTable {
   }
 
   /**
-   * Adds the text up to a quote: one pass over a file that has nothing but such texts.
+   * Adds the text up to the next quote, which is found in the same pass as the hash.
    *
    * @returns the place of the quote; −1, and nothing is added, if an escape or a control character comes first.
    */
@@ -57,7 +57,7 @@ export class TextTable {
         return at;
       }
       if (byte < blank || byte === backslash) break;
-      hash = Math.imul(hash ^ byte, this.#factor);
+      hash = mixed(hash ^ byte, this.#factor);
     }
     return -1;
   }
@@ -104,7 +104,7 @@ export class TextTable {
     return utf8.decode(this.#bytes.subarray(this.#starts[place], this.#ends[place]));
   }
 
-  /** The place of a text, of equal ones the last; undefined if it is none of them. With a second part: of both with {@link separator} between. */
+  /** The place of a text, the last of equal ones; undefined if it is not in the table. With a second part: of both with {@link separator} between. */
   find(text: string, second?: string): number | undefined {
     const first = this.#write(text, 0);
     let end = first;
@@ -122,7 +122,7 @@ export class TextTable {
     return undefined;
   }
 
-  /** Writes a text into the buffer; −1 if it is none of UTF-8, or longer than all that are here. */
+  /** Writes a text into the buffer. @returns the place after it; −1 if it has no UTF-8, or is longer than every text of the table. */
   #write(text: string, from: number): number {
     const { length } = text;
     if (length > this.#longest) return -1;
@@ -141,7 +141,7 @@ export class TextTable {
 
   #hash(bytes: Uint8Array, start: number, end: number): number {
     let hash = this.#seed;
-    for (let i = start; i < end; i++) hash = Math.imul(hash ^ bytes[i]!, this.#factor);
+    for (let i = start; i < end; i++) hash = mixed(hash ^ bytes[i]!, this.#factor);
     return hash;
   }
 
@@ -157,6 +157,14 @@ const utf8 = new TextDecoder("utf-8", { ignoreBOM: true });
 
 /** Where {@link TextTable.find} writes a text. */
 let buffer = new Uint8Array(1 << 10);
+
+/**
+ * A step of a hash. By the product alone each bit would depend on lower ones only, and texts can be made that collide whatever the factor is.
+ */
+function mixed(hash: number, factor: number): number {
+  const product = Math.imul(hash, factor);
+  return product ^ (product >>> 15);
+}
 
 /** The upper bits of a product, which depend on all bits of the hash. */
 function firstSlot(hash: number, last: number): number {

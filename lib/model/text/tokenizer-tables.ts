@@ -7,15 +7,15 @@ import { scanTokenizer } from "./scan-tables.ts";
 import { readObject, readTextBytes } from "./text-files.ts";
 import { TextTable, separator } from "./text-table.ts";
 
-/** A tokenizer, of whatever file. */
+/** A tokenizer of a `tokenizer.json`, or of a GGUF file in the same form. */
 export interface TokenizerTables {
   /** A `tokenizer.json` without `model.vocab` and `model.merges`. */
   readonly json: JsonObject;
   /** Each token once. */
   readonly tokens: TextTable;
-  /** Of each token, as the file has it. */
+  /** The id of each token, unchecked. */
   readonly ids: ArrayLike<unknown>;
-  /** By rank, each of two parts. */
+  /** The merges by rank, each of two parts. */
   readonly merges: TextTable;
 }
 

@@ -42,6 +42,9 @@ export interface DecodeOptions {
   readonly specialTokens?: boolean | undefined;
 }
 
+/** The most token ids of a model, as in the schemas of configurations. */
+const largestVocabulary = 1 << 24;
+
 /** The bytes of each token. */
 export interface TokenBytes {
   /** The bytes of a token's text, a control token's included; undefined for an id without a token. */
@@ -75,14 +78,15 @@ export class Tokenizer {
   }
 
   /**
-   * Reads the tokenizer of a folder or a GGUF file. That takes about a tenth of a second for 250 thousand tokens.
+   * Reads the tokenizer of a folder or a GGUF file. That takes 0.1 to 0.2 seconds for 250 thousand tokens.
    *
    * @returns undefined if the folder has no `tokenizer.json`, or the file no tokens.
    * @throws {FileError} if it is damaged, or disagrees with the model's vocabulary; `UnsupportedError` for
-   *   tokenizers other than byte-level BPE.
+   *   tokenizers other than byte-level BPE; {@link GatedDeltaError} for a size of a vocabulary that no model has.
    */
   static load(folder: string, limits: VocabularyLimits): Tokenizer | undefined {
     const op = "Tokenizer.load";
+    asInteger(op, "limits.vocabSize", limits.vocabSize, 1, largestVocabulary);
     const found = readTokenizer(op, folder, limits.vocabSize);
     if (found === undefined) return undefined;
     const { path, tables, config } = found;

@@ -19,11 +19,11 @@ export interface VocabularyLimits {
 
 /** The tokens of a tokenizer. */
 export interface Vocabulary {
-  /** Its ids are from 0 up to but not including this one; some may have no token. */
+  /** Ids are 0 .. size − 1; some may have no token. */
   readonly size: number;
   /** The token of an id; for an added token its text. Undefined for an id without a token. */
   textOf(this: void, id: number): string | undefined;
-  /** The id of a token that is not only an added one. */
+  /** The id of a token of the vocabulary. Added tokens may be missing there. */
   idOf(this: void, token: string): number | undefined;
   /** Ids of added tokens. */
   readonly added: ReadonlySet<number>;
@@ -44,7 +44,7 @@ export function readVocabulary(op: string, path: string, { json, tokens, ids }: 
   if (!Array.isArray(addedTokens)) throw refuse("added_tokens: an array", describe(addedTokens));
 
   const most = limits.vocabSize - 1;
-  /** Of each id the place of its token plus 1, or 0. */
+  /** By id: the place of its token plus 1, or 0. */
   const places = new Int32Array(limits.vocabSize);
   const contents = new Map<number, string>();
   const added = new Set<number>();

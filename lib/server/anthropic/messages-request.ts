@@ -14,10 +14,10 @@ import { messagesBody } from "./messages-schema.ts";
 import type { MessagesBody } from "./messages-schema.ts";
 import { messagesOf } from "./messages.ts";
 
-/** Members that ask for what there is none of, and why. */
+/** Members that ask for something that this server does not do, and why not. */
 const missing = { container: "the server runs no tools", compaction: "the server writes no summaries: ask for one in a message" } as const;
 
-/** By which Anthropic's clients know that they have to send the whole conversation. */
+/** These details make Anthropic's clients send the whole conversation. */
 const unthreaded = { error_code: "thread_unsupported_request", unsupported: ["thread"] } as const;
 
 function promptOf(body: MessagesBody): ChatPrompt {
@@ -66,8 +66,8 @@ function constraintOf({ tool_choice: choice, output_config: config, output_forma
   return constraintOptions(schema, type === "tool" ? { name: name! } : type === "any" ? "required" : type, tools);
 }
 
-/** The paths of messages have these in common. */
-const common = { failures: anthropicFailures, memberOf: membersOf({ schema: "output_config.format.schema", parameters: "input_schema" }) };
+/** Common to both paths. */
+const common = { failures: anthropicFailures, memberOf: membersOf({ schema: "output_config.format.schema", "tools[].parameters": "tools[].input_schema" }) };
 
 /** Anthropic's messages. */
 export const messages: AnsweringApi = { path: "/v1/messages", ...common, read };

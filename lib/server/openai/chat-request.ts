@@ -72,5 +72,11 @@ export function schemaOf(format: { readonly type: string } | null | undefined, s
   return schema ?? anyObject;
 }
 
+const memberOf = membersOf({
+  schema: "response_format.json_schema.schema",
+  "tools[].parameters": "tools[].function.parameters",
+  "toolChoice.name": "tool_choice.function.name",
+});
+
 /** OpenAI's chat completions. */
-export const chatCompletions: AnsweringApi = { path: "/v1/chat/completions", failures: openaiFailures, memberOf: membersOf({ schema: "response_format.json_schema.schema", parameters: "function.parameters" }), read };
+export const chatCompletions: AnsweringApi = { path: "/v1/chat/completions", failures: openaiFailures, memberOf, read };

@@ -52,4 +52,4 @@ function read(value: unknown, served: Served): Asked {
 }
 
 /** OpenAI's completions of texts. */
-export const completions: AnsweringApi = { path: "/v1/completions", failures: openaiFailures, memberOf: membersOf({ schema: "schema", parameters: "parameters" }), read };
+export const completions: AnsweringApi = { path: "/v1/completions", failures: openaiFailures, memberOf: membersOf({ content: "prompt" }), read };

@@ -9,7 +9,7 @@ import type { ResponsesBody } from "./responses-schema.ts";
 import type { ResponsesTools } from "./responses-tools.ts";
 
 type Item = Readonly<Record<string, unknown>>;
-/** How far an item, or a response, is. */
+/** The progress of an item or a response. */
 type Status = "in_progress" | "completed" | "incomplete";
 
 function usageOf({ prompt, cached, answer, reasoning }: TokenCounts): object {
@@ -105,7 +105,7 @@ export class ResponsesAnswer {
     return this.#event("response.output_item.added", { output_index, item }) + this.#event("response.content_part.added", { item_id: id, output_index, content_index: 0, part: textPart(type, "") });
   }
 
-  /** @param status that of the item to which text is being added, if there is one. */
+  /** @param status of the item that is open, if there is one. */
   #close(status: Status = "completed"): string {
     if (this.#open === undefined) return "";
     const { type, id, text } = this.#open;

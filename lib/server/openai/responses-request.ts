@@ -45,4 +45,4 @@ function constraintOf({ text, tool_choice: choice }: ResponsesBody, tools: boole
 }
 
 /** OpenAI's responses. */
-export const responses: AnsweringApi = { path: "/v1/responses", failures: openaiFailures, memberOf: membersOf({ schema: "text.format.schema", parameters: "parameters" }), read };
+export const responses: AnsweringApi = { path: "/v1/responses", failures: openaiFailures, memberOf: membersOf({ schema: "text.format.schema" }), read };

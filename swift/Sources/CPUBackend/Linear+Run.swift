@@ -10,7 +10,7 @@ extension Executor {
       weight: gd_cpu_matrix(op.matrix), places: nil, ranks: 1, rounded: nil)
     let items = gd_cpu_linear_items(&params) &* gd_cpu_linear_panels(&params)
     let products = Double(op.rows) * Double(op.inFeatures) * Double(op.outFeatures)
-    // A part copies rows of x in the kernels' order, which takes a twentieth of multiplying them by so many blocks of outputs.
+    // Each part copies its rows of x into the kernels' order: a twentieth of the time that eight blocks of outputs take.
     let parts = min(smallParts(nanoseconds: products * 0.05), max(threads, Int(items) / 8))
     launch(kernels.linear, &params, cut(items, parts: parts))
   }

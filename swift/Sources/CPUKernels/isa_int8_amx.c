@@ -1,4 +1,5 @@
-/* int8 activations with AMX: products of tiles for several rows. One row and a few go as with AVX-512 VNNI, which such processors have. */
+/* int8 activations with AMX: products of tiles for several rows. One row, or a few, take the kernels of AVX-512 VNNI, which such
+ * processors have. */
 #if defined(__x86_64__)
 #include <immintrin.h>
 

@@ -28,7 +28,7 @@ int64_t gd_cpu_gated_delta_step_items(const gd_cpu_gated_delta_step *op) { retur
 
 int64_t gd_cpu_linear_items(const gd_cpu_linear *op) { return op->rows == 0 ? 0 : blocks_of(op->out_features, GD_CPU_LINEAR_BLOCK); }
 
-/* Panels of about as many rows, which are whole tiles for every instruction set: multiples of 12. */
+/* Panels have about equal numbers of rows, multiples of 12, which are whole tiles for every instruction set. */
 int64_t gd_cpu_linear_panel_rows(const gd_cpu_linear *op) {
   int64_t columns = op->weight.columns, most = GD_CPU_LINEAR_DEEP_ROWS;
   if (columns <= GD_CPU_LINEAR_DEPTH) {

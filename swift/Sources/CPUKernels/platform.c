@@ -30,8 +30,8 @@ static uint64_t enabled_state(void) {
   return (uint64_t)high << 32 | low;
 }
 
-/* Asks the system for the registers of AMX, which a process has by permission only (Linux 5.16 and later). It refuses if a thread has a stack
- * for signals that is too small for them. */
+/* Asks the system for the registers of AMX, which a process has by permission only (Linux 5.16 and later). The system
+ * refuses if a thread has a stack for signals that is too small for them. */
 static int may_use_tiles(void) {
 #if defined(__linux__)
   enum { ASK = 0x1023, TILES = 18 }; /* ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA */

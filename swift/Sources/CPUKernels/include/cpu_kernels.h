@@ -185,7 +185,7 @@ typedef struct gd_cpu_linear {
   const gd_cpu_int8_rows *rounded; /* instead of x, for int8_linear and int8_expert_linear */
 } gd_cpu_linear;
 enum { GD_CPU_LINEAR_BLOCK = 16 };
-/* A panel of x: its floats, its most columns, its most rows, and those if it has not all columns. */
+/* The most of a panel of x: floats, columns, rows, and rows where it has a part of the columns. */
 enum { GD_CPU_LINEAR_PANEL = 216 << 10, GD_CPU_LINEAR_DEPTH = 4096, GD_CPU_LINEAR_ROWS = 144, GD_CPU_LINEAR_DEEP_ROWS = 48 };
 
 /* Entries first .. first + count - 1 of an expert_linear's places: the rows of an expert, or where expert is -1 those whose
@@ -300,7 +300,7 @@ int64_t gd_cpu_causal_conv1d_items(const gd_cpu_causal_conv1d *op);
 int64_t gd_cpu_gated_rms_norm_items(const gd_cpu_gated_rms_norm *op);
 int64_t gd_cpu_gated_delta_step_items(const gd_cpu_gated_delta_step *op);
 int64_t gd_cpu_linear_items(const gd_cpu_linear *op);
-/* Panels of x that `linear` multiplies one after another, each by all items, and the rows of each but the last. */
+/* The number of panels of x, each of which `linear` multiplies by all items; the rows of each panel but the last. */
 int64_t gd_cpu_linear_panels(const gd_cpu_linear *op);
 int64_t gd_cpu_linear_panel_rows(const gd_cpu_linear *op);
 /* Items of one group. */

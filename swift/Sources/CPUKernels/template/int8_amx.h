@@ -1,11 +1,11 @@
-/* Tiles of several rows of x by INT8_OUTPUTS outputs (int8_linear.h), with AMX. A group is one product of tiles, of 128 columns two; its
- * sums, of which a vector is a row of x, become terms as in int8_tile.h. Numbers of panels are signed where a format has a middle, so
- * that sums begin with 0: formats have either a middle or offsets.
+/* Tiles of several rows of x by INT8_OUTPUTS outputs (int8_linear.h), with AMX. A group is one product of tiles, or two if it has 128
+ * columns. A vector of its sums is of a row of x, and becomes terms as in int8_tile.h. Panels have signed numbers where a format has a
+ * middle, so that sums begin with 0: no format has both a middle and offsets.
  *
- * The processor takes a product while it turns the sums of two groups before into terms: instructions of tiles stand between those of a
- * quarter of the rows each, since several in a row hold up what follows them. */
+ * A product runs while the sums of the group two before it become terms. The instructions of tiles stand between the terms of a quarter
+ * of the rows each: several in succession would hold up the instructions after them. */
 
-/* The least rows that are taken so: fewer are faster in vectors, which take some formats without panels. */
+/* The least rows for tiles: fewer are faster in vectors, which need no panels for some formats. */
 static int64_t int8_least_rows(const gd_cpu_matrix *matrix, int64_t group) {
   return layout_of(matrix).unpacking == GD_CPU_UNPACK_affine4 ? 4 : group == 16 ? 12 : group == 32 ? 9 : 8;
 }
@@ -29,8 +29,8 @@ static void int8_tiles_begin(int64_t rows, int64_t group) {
 }
 static void int8_tiles_end(void) { _tile_release(); }
 
-/* Columns first .. first + count - 1 of `rows` rows from `row` on, a stride apart: those of an expert are copied. As scales: of each tile,
- * each of its groups, the scales of INT8_ROWS rows and then the sums, zeros where there are fewer. */
+/* Columns first .. first + count - 1 of `rows` rows from `row` on, a stride apart: those of an expert are copied. The result's
+ * `scales` are, for each tile and each of its groups, the scales of INT8_ROWS rows and then their sums, with zeros for missing rows. */
 static int8_x int8_rows_at(
   const gd_cpu_linear *op, const int8_memory *memory, int64_t row, int64_t rows, int64_t first, int64_t count, int64_t group
 ) {
@@ -89,8 +89,8 @@ GD_INLINE void int8_tile_product(const int8_operands *from, int64_t g, int has_o
   else _tile_dpbssd(0, 2, 4);
 }
 
-/* Adds the terms of `count` groups to the sums of `taken` rows of x, which go as `rows`: as many or one more. Tiles may have a row more
- * than these. next: bytes that are asked for meanwhile. */
+/* Adds the terms of `count` groups to the sums of `taken` rows of x; `rows` is as many, or one more. Tiles, too, may have one row more than
+ * `taken`. `asked` bytes from `next` on are asked for meanwhile. */
 GD_INLINE void int8_tile(
   const int8_memory *memory, const float *offsets, int8_x x, int64_t count, int64_t group, float *sums, int64_t taken,
   const uint8_t *next, int64_t asked, int rows, int has_offset
@@ -99,7 +99,7 @@ GD_INLINE void int8_tile(
   int8_operands from = {x.values, memory->panel, x.stride, group, count - 1};
   vf out[INT8_ROWS];
   GD_UNROLL for (int r = 0; r < rows; r++) out[r] = load(sums, r * INT8_OUTPUTS, GD_CPU_F32);
-  /* The row that is one more. */
+  /* The row beyond `taken`, if there is one. */
   for (int i = 0; i < 2; i++) store_vi(&products[i][(rows - 1) * INT8_OUTPUTS], (vi){0});
   for (int64_t g = 0; g < 2; g++) {
     if (g == 1) _tile_stored(0, products[0], 64);
@@ -123,7 +123,7 @@ GD_INLINE void int8_tile(
       vf term = __builtin_convertvector(load_vi(own + r * INT8_OUTPUTS), vf) * scale * splat(factors[r]);
       if (has_offset) term += offset * splat(factors[INT8_ROWS + r]);
       out[r] += term;
-      /* A compiler that moves terms of later rows up has too few registers. */
+      /* Keeps the compiler from moving terms of later rows up, for which it has too few registers. */
       if (r % 2 == 1) __asm__ volatile("" : "+v"(out[r]));
     }
     if (rows / 4 == 0) int8_tile_product(&from, g + 2, has_offset);

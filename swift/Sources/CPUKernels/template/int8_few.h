@@ -133,7 +133,8 @@ static int8_few *int8_few_of(const gd_cpu_matrix *matrix) {
   return NULL;
 }
 
-/* Adds the terms of columns i .. i + count - 1 of INT8_OUTPUTS outputs to the sums of `rows` rows so. False if the format has panels only. */
+/* Adds the terms of columns i .. i + count - 1 of INT8_OUTPUTS outputs to the sums of `rows` rows, without a panel. False if the
+ * format needs one. */
 static int int8_few_outputs(
   const gd_cpu_matrix *matrix, const int8_memory *memory, const float *offsets, int8_x x, int64_t rows, int64_t first, int64_t i,
   int64_t count

@@ -22,7 +22,7 @@ static void int8_many(const gd_cpu_linear *op, const int8_memory *memory, int64_
       __builtin_memset(memory->sums, 0, (size_t)(rows * INT8_OUTPUTS) * sizeof *memory->sums);
       for (int64_t i = 0; i < columns; i += span) {
         int64_t count = least(span, columns - i);
-        /* All columns stay where they are while features go by. */
+        /* A span of all columns serves all features. */
         if (first == begin || span < columns) x = int8_rows_at(op, memory, row, rows, i, count, form.group);
         int8_panel_factors(matrix, &form, memory, first, features, i, count);
         const float *offsets = form.has_offset ? memory->offsets : NULL;

@@ -115,13 +115,13 @@ static void linear_many(
  * and for as many scales and biases of rows of weight. */
 enum { LINEAR_FEW = 24, LINEAR_ROW_SUMS = LINEAR_FEW * 2 * GD_LANES };
 enum { LINEAR_SUMS = GD_CPU_LINEAR_DEEP_ROWS * LINEAR_WIDE * 2 * GD_LANES + LINEAR_TILE };
-/* Floats for the outputs of a panel's rows and LINEAR_WIDE features: rows and features in tiles, which may be filled by two thirds. */
+/* Floats for the outputs of a panel's rows and LINEAR_WIDE features: in tiles, at least two thirds of which are in use. */
 enum { LINEAR_ALL_OUTPUTS = GD_CPU_LINEAR_ROWS * LINEAR_WIDE * 3 / 2 };
 /* The most rows that are multiplied without panels of weight. */
 enum { LINEAR_FEW_ROWS = LINEAR_TAKEN > 1 ? 8 : 1, LINEAR_FEW_SUMS = LINEAR_FEW_ROWS * LINEAR_ROW_SUMS };
 /* The longest row that these and a panel suffice for: groups of 16 columns have no biases, others are twice as long. */
 enum { LINEAR_DOT_COLUMNS = (LINEAR_SUMS - LINEAR_FEW_SUMS) / LINEAR_FEW * MATRIX_LEAST_GROUP };
-/* Between rows of a few, beyond their columns: not a power of two apart, they do not compete for lines of a cache. */
+/* Floats between rows, where there are few: not a power of two apart, they do not compete for lines of a cache. */
 enum { LINEAR_GAP = GD_LANES };
 
 /* Whether there are few rows, which fit a panel. */

@@ -129,7 +129,7 @@ static void linear_x(
 #undef GD_CASE_X
 }
 
-/* The partials of an output, those of two chains added; `apart` is from a vector of them to the next. */
+/* The partials of an output, those of two chains added; `apart` floats lie from a vector of them to the next. */
 GD_INLINE row_sum linear_output(const float *sums, int64_t partials, int64_t apart) {
   vf parts[GD_PARTS];
   GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
@@ -139,8 +139,8 @@ GD_INLINE row_sum linear_output(const float *sums, int64_t partials, int64_t apa
   return row_sum_of(parts);
 }
 
-/* The outputs of a tile of `rows` rows from their partials, which are in the first cache yet, eight at a time: the last may be of anything
- * that follows. */
+/* The outputs of a tile of `rows` rows from their partials, which are still in the first cache, eight at a time; the last eight may include
+ * anything that follows. */
 GD_INLINE void linear_outputs(const linear_memory *memory, const float *sums, float *outputs, int64_t rows) {
   for (int64_t at = 0; at < rows * LINEAR_FEATURES; at += 8) {
     row_sum eight[8];

@@ -79,7 +79,7 @@ typedef struct vector_order {
 /* One vector after another. */
 #define GD_IN_ORDER (vector_order){0, 0, GD_WIDTH, 0}
 
-/* The sum of two places is that of the vectors' sum if one is a multiple of a power of two that the other one is less than. */
+/* The place of a + b is that of a plus that of b, if a is a multiple of a power of two that b is less than. */
 GD_INLINE int64_t vector_place(vector_order order, int64_t v) {
   return (v & ((1 << order.shift) - 1)) * order.jump + (v >> order.shift) * order.step;
 }

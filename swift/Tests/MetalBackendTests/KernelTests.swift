@@ -176,7 +176,9 @@ private let kernelSource = shaderPieces.joined()
         }
       }
     }
-    for bytes in [ThreadgroupBytes.projectTile, ThreadgroupBytes.packedRow, ThreadgroupBytes.projectBlock, ThreadgroupBytes.projectMatrix] {
+    let rows = [1, GDM_PACKED_OUTPUTS].map { ThreadgroupBytes.packedRow(outputs: $0) }
+    let matrices = [false, true].map { ThreadgroupBytes.projectMatrix(halves: $0) }
+    for bytes in [ThreadgroupBytes.projectTile, ThreadgroupBytes.projectBlock] + rows + matrices {
       #expect(bytes > 0 && bytes % 16 == 0)
       largest = max(largest, bytes)
     }

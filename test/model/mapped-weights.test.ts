@@ -136,7 +136,9 @@ onEachBackend("mapped weights", ({ device, name: backend }) => {
     await device.finish();
     // A finished submission lets go of its memory a moment after it says that it has finished.
     for (let i = 0; i < 1000 && device.memory.mapped + device.memory.own > before.mapped + before.own; i++) await Bun.sleep(5);
-    expect(device.memory).toEqual(before);
+    expect(device.memory.mapped).toBe(before.mapped);
+    // Memory of the test before this one may be let go of meanwhile, too.
+    expect(device.memory.own).toBeLessThanOrEqual(before.own);
   });
 
   test("a cut file is refused before anything runs", async () => {

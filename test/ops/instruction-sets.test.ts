@@ -53,6 +53,13 @@ const rounding = { subjects: ["attention", "causal-conv", "dtypes", "embedding",
 /** These differ from the next set in the dot products of int8 activations alone, and avx512bf16 so from amx. */
 const dots = { isas: ["amx", "avx512vnni", "avxvnni", "neondot"], subjects: ["int8", "instruction-sets"], pattern: "" };
 
+/** What runs under a set by force, where `best` is in use without. */
+function shareOf(isa: string, best: string): { readonly subjects: readonly string[]; readonly pattern: string } {
+  if (dots.isas.includes(isa) || (isa === "avx512bf16" && best === "amx")) return dots;
+  if (isa === built[process.arch]?.at(-1)) return { subjects, pattern: "" };
+  return isa === "avx512" && (best === "amx" || best === "avx512bf16") ? rounding : between;
+}
+
 const forced = process.env["GATED_DELTA_ISA"];
 
 /** A share of the random cases: this process runs all of them on the best instruction set. */
@@ -90,7 +97,7 @@ if (forced === undefined) {
       test(
         isa,
         () => {
-          const run = dots.isas.includes(isa) || (isa === "avx512bf16" && best === "amx") ? dots : isa === built[process.arch]?.at(-1) ? { subjects, pattern: "" } : isa === "avx512" && (best === "amx" || best === "avx512bf16") ? rounding : between;
+          const run = shareOf(isa, best);
           const passed = testOps(environment(isa), run.subjects, run.pattern);
           expect(passed).toBeGreaterThan(run.subjects.length); // it found the files
           console.log(`${isa}: ${passed} tests of the ops passed`);

@@ -53,7 +53,7 @@ const rounding = { subjects: ["attention", "causal-conv", "dtypes", "embedding",
 /** These differ from the next set in the dot products of int8 activations alone, and avx512bf16 so from amx. */
 const dots = { isas: ["amx", "avx512vnni", "avxvnni", "neondot"], subjects: ["int8", "instruction-sets"], pattern: "" };
 
-/** What runs under a set by force, where `best` is in use without. */
+/** The share that runs under a set by force, where `best` is in use without. */
 function shareOf(isa: string, best: string): { readonly subjects: readonly string[]; readonly pattern: string } {
   if (dots.isas.includes(isa) || (isa === "avx512bf16" && best === "amx")) return dots;
   if (isa === built[process.arch]?.at(-1)) return { subjects, pattern: "" };

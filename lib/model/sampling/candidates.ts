@@ -50,17 +50,25 @@ export function candidatesOf(
   const among = topK > 0 && topK < logits.length ? largestIds(logits, topK) : undefined;
   const count = among?.length ?? logits.length;
   const weights = memory.weights(count);
-  if (among === undefined) for (let i = 0; i < count; i++) weights[i] = exponential((logits[i]! - most) / temperature);
-  else for (let i = 0; i < count; i++) weights[i] = exponential((logits[among[i]!]! - most) / temperature);
-  const { weight: cut, equal } = topP < 1 ? weightOfTopP(weights, topP, memory.cut) : { weight: 0, equal: Infinity };
   const ids = memory.ids(count);
-  const least = Math.max(cut, minP, Number.MIN_VALUE);
+  const least = Math.max(minP, Number.MIN_VALUE);
+  let found = 0;
+  for (let i = 0; i < count; i++) {
+    const id = among === undefined ? i : among[i]!;
+    const weight = exponential((logits[id]! - most) / temperature);
+    if (weight < least && topP === 1) continue; // top-p is of all weights
+    ids[found] = id;
+    weights[found++] = weight;
+  }
+  if (topP === 1) return { ids: ids.subarray(0, found), weights: weights.subarray(0, found) };
+  const { weight: cut, equal } = weightOfTopP(weights, topP, memory.cut);
+  const bound = Math.max(cut, least);
   let kept = 0;
   let equalLeft = equal;
   for (let i = 0; i < count; i++) {
     const weight = weights[i]!;
-    if (weight < least || (weight === cut && equalLeft-- <= 0)) continue;
-    ids[kept] = among === undefined ? i : among[i]!;
+    if (weight < bound || (weight === cut && equalLeft-- <= 0)) continue;
+    ids[kept] = ids[i]!;
     weights[kept++] = weight; // overwrites only entries that were already visited
   }
   return { ids: ids.subarray(0, kept), weights: weights.subarray(0, kept) };

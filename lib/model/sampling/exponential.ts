@@ -1,14 +1,16 @@
 /**
  * exp(x) for x ≤ 0, computed with only additions and multiplications so that it has the same bits on every machine;
- * Math.exp may not. x = k ln 2 + r with |r| ≤ ln 2 / 2, and exp(r) is its Taylor polynomial of degree 13, whose error is
- * below 2^-57.
+ * Math.exp may not. x = (k + j / 128) ln 2 + r with |r| ≤ ln 2 / 256, and exp(r) is its Taylor polynomial of degree 5, whose error
+ * is below 2^-60; a table has 2^(j / 128).
  * Results below exp(-708) are 0.
  */
 
-const log2e = 1.4426950408889634;
-/** ln 2 in two parts. The first has 32 bits, so k times it is exact. */
-const ln2High = 0.693147180369123816490;
-const ln2Low = 1.90821492927058770002e-10;
+/** Steps of the table between powers of two. */
+const steps = 128;
+const stepsOfOne = 1.4426950408889634 * steps;
+/** ln 2 in two parts, divided by the steps. The first has 32 bits, so 128 k + j times it is exact. */
+const high = 0.693147180369123816490 / steps;
+const low = 1.90821492927058770002e-10 / steps;
 
 /** 1.5 · 2^52: adding it to a small number rounds that to the nearest integer. Math.round takes six times as long. */
 const roundingPart = 6755399441055744;
@@ -21,16 +23,23 @@ const powers = (() => {
   return table;
 })();
 
+/** 2^(j / 128) at index j, by the Taylor series of exp(j ln 2 / 128) from its smallest term, which ends below 2^-60. */
+const roots = Float64Array.from({ length: steps }, (_, j) => {
+  const r = j * (high + low);
+  let sum = 1;
+  for (let n = 20; n > 0; n--) sum = 1 + (r * sum) / n;
+  return sum;
+});
+
 /** 1 / n! */
-const [c2, c3, c4, c5, c6, c7] = [1 / 2, 1 / 6, 1 / 24, 1 / 120, 1 / 720, 1 / 5040] as const;
-const [c8, c9, c10, c11, c12, c13] = [1 / 40320, 1 / 362880, 1 / 3628800, 1 / 39916800, 1 / 479001600, 1 / 6227020800] as const;
+const [c2, c3, c4, c5] = [1 / 2, 1 / 6, 1 / 24, 1 / 120] as const;
 
 /** @param x at most 0. */
 export function exponential(x: number): number {
   if (x < -708) return 0;
-  const k = x * log2e + roundingPart - roundingPart;
-  const r = x - k * ln2High - k * ln2Low;
-  const tail = c7 + r * (c8 + r * (c9 + r * (c10 + r * (c11 + r * (c12 + r * c13)))));
-  const head = 1 + r * (1 + r * (c2 + r * (c3 + r * (c4 + r * (c5 + r * (c6 + r * tail))))));
-  return head * powers[(k + 1022) | 0]!;
+  const rounded = x * stepsOfOne + roundingPart - roundingPart;
+  const r = x - rounded * high - rounded * low;
+  const k = rounded | 0;
+  const root = roots[k & (steps - 1)]!;
+  return (root + root * (r * (1 + r * (c2 + r * (c3 + r * (c4 + r * c5)))))) * powers[(k >> 7) + 1022]!;
 }

@@ -165,6 +165,10 @@ describe("replay", () => {
         differences: [],
         error: "",
       },
+      { case: "two", group: "one", microseconds: 3, error: "", kernels: [{ registers: 20, spilled: 0 }, { registers: 30, spilled: 8 }] },
+      { case: "copy", group: "other", microseconds: 9, error: "", kernels: [] },
+      { case: "copy", group: "one", microseconds: 2, error: "", kernels: [] },
+      { case: "wrong", group: "one", microseconds: 0, error: "no such kernel", kernels: [] },
     ];
     writeFileSync(join(folder, "a.jsonl"), lines.map((l) => JSON.stringify(l)).join("\n"));
     writeFileSync(join(folder, "b.jsonl"), times.map((l) => JSON.stringify(l)).join("\n"));
@@ -178,6 +182,7 @@ describe("replay", () => {
       sameBits: 1,
       problems: [{ record: "000002-twice.emurec", kernel: "twice", error: "", differences: [{ buffer: 0 }] }],
       kernels: { twice: { dispatches: 2, microseconds: [2.5] } },
+      cases: [{ case: "two", microseconds: 3, copy: 2, registers: 30, spilled: 8 }],
     });
     rmSync(folder, { recursive: true });
   });

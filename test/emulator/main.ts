@@ -78,13 +78,8 @@ const commands: Record<string, Command> = {
     // The version of the kernels, which the receipt is for.
     const commit = spawnSync("git", ["log", "-1", "--format=%h", "--", "shaders"], { encoding: "utf8" }).stdout.trim();
     const text = JSON.stringify(receipt(results, commit, new Date().toISOString().slice(0, 10)), null, 2);
-    // One kernel a line.
-    console.log(
-      text.replace(
-        /\{\s+("dispatches": \d+),\s+"microseconds": \[([^\]]*)\]\s+\}/g,
-        (_, n: string, times: string) => `{ ${n}, "microseconds": [${times.replace(/\s+/g, " ").trim()}] }`,
-      ),
-    );
+    // One kernel or case a line.
+    console.log(text.replace(/\{\s+"(?:dispatches|case)": [^{}]*\}/g, (line) => line.replace(/\s+/g, " ").replace("[ ", "[").replace(" ]", "]")));
     return await Promise.resolve(0);
   },
   async runner(_files, options) {

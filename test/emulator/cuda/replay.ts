@@ -102,6 +102,9 @@ export async function packReplay(
 }
 
 type Line = {
+  case?: string;
+  group?: string;
+  kernels?: readonly { readonly registers: number; readonly spilled: number }[];
   card?: string;
   computeCapability?: string;
   cuda?: number;
@@ -128,6 +131,8 @@ export type Receipt = {
   readonly problems: readonly { record: string; kernel: string; error: string; differences: readonly unknown[] }[];
   /** By kernel: its dispatches, and the median time in microseconds of each that was timed, in order of size. */
   readonly kernels: Readonly<Record<string, { dispatches: number; microseconds: readonly number[] }>>;
+  /** Of `bench.jsonl`: each case's median time, that of a copy of as many bytes, and the most registers and spilled bytes of its kernels. */
+  readonly cases?: readonly { case: string; microseconds: number; copy: number; registers: number; spilled: number }[];
 };
 
 /** Sums up the lines of one or more results files; a record that ran more than once must have been right each time. */
@@ -161,6 +166,16 @@ export function receipt(results: readonly string[], commit: string, date: string
     entry.dispatches += 1;
     if (r.microseconds > 0) entry.microseconds.push(r.microseconds);
   }
+  const timed = lines.filter((l) => l.case !== undefined && l.error === "");
+  const cases = timed
+    .filter((l) => l.case !== "copy")
+    .map((l) => ({
+      case: l.case!,
+      microseconds: l.microseconds!,
+      copy: timed.find((other) => other.case === "copy" && other.group === l.group)?.microseconds ?? 0,
+      registers: Math.max(...l.kernels!.map((k) => k.registers)),
+      spilled: Math.max(...l.kernels!.map((k) => k.spilled)),
+    }));
   return {
     card: head?.card ?? "",
     computeCapability: head?.computeCapability ?? "",
@@ -174,5 +189,6 @@ export function receipt(results: readonly string[], commit: string, date: string
       .filter(([, r]) => !r.good)
       .map(([record, { kernel, error, differences }]) => ({ record, kernel, error, differences })),
     kernels: Object.fromEntries(Object.entries(kernels).sort(([a], [b]) => (a < b ? -1 : 1))),
+    ...(cases.length > 0 && { cases }),
   };
 }

@@ -77,6 +77,9 @@ async function precompiledShim(cache: string, sanitizer: Sanitizer): Promise<str
   return file;
 }
 
+/** From so many instantiations on, kernels are compiled quickly: the projections, for every way to store a matrix. */
+const manyKernels = 30;
+
 /** A compilation to one object. */
 type Job = { readonly name: string; readonly compile: () => Promise<string> };
 
@@ -110,14 +113,14 @@ export async function build(files: readonly string[], options: BuildOptions): Pr
     }
   }
   const shim = await precompiledShim(cache, sanitizer);
-  const flags = [...kernelFlags(sanitizer), "-include-pch", shim];
+  const flagsOf = (unit: Unit): string[] => [...kernelFlags(sanitizer, unit.kernels.length >= manyKernels), "-include-pch", shim];
   // The longest first, so that no processor waits for one at the end.
   const size = ({ unit, code }: (typeof units)[number]): number => unit.kernels.length * code.length;
   const jobs: Job[] = units.toSorted((a, b) => size(b) - size(a)).map(({ unit, code }) => ({
     name: basename(unit.file),
     compile: async () => {
       if (options.keep === true) writeFileSync(join(cache, `${basename(unit.file)}.cpp`), code);
-      return await object(cache, flags, code, []);
+      return await object(cache, flagsOf(unit), code, []);
     },
   }));
   const source = sourceCode(flattened(files, options.directory));

@@ -38,6 +38,9 @@ const checked = (
   "-fno-omit-frame-pointer"
 ).split(" ");
 
+/** Instead of -O2, for a text that is instantiated so often that compiling takes longer than the tests' runs gain: next to nothing is inlined. */
+const quickly = "-O1 -mllvm -inline-threshold=60 -mllvm -inlinehint-threshold=60".split(" ");
+
 const sanitized: Record<Exclude<Sanitizer, "none">, readonly string[]> = {
   address: (
     "-O1 -fno-vectorize -fno-slp-vectorize -fsanitize=address -gline-tables-only -gdwarf-4 " + "-fno-omit-frame-pointer"
@@ -49,7 +52,8 @@ const sanitized: Record<Exclude<Sanitizer, "none">, readonly string[]> = {
   ).split(" "),
 };
 
-export function kernelFlags(sanitizer: Sanitizer): string[] {
+export function kernelFlags(sanitizer: Sanitizer, quick = false): string[] {
+  if (quick && sanitizer === "none") return kernelFlags(sanitizer).flatMap((flag) => (flag === "-O2" ? quickly : [flag]));
   return [...language, ...processor, ...arithmetic, ...(sanitizer === "none" ? checked : sanitized[sanitizer])];
 }
 

@@ -199,7 +199,7 @@ void access_group(uintptr_t address, unsigned bytes, bool write, bool atomic, co
 }
 uint64_t accesses;
 
-inline void access(uintptr_t address, unsigned bytes, bool write, bool atomic, const Where &at) {
+[[gnu::always_inline]] inline void access(uintptr_t address, unsigned bytes, bool write, bool atomic, const Where &at) {
   if (__builtin_expect((++accesses & 0xfffff) == 0, 0)) look_at_clock(at);
   if (address - uintptr_t(arena) < arena_bytes) return access_group(address, bytes, write, atomic, at);
   if (address - stack_region.low < stack_region.bytes) return;
@@ -292,6 +292,8 @@ void check_hook(uintptr_t address, unsigned bytes, bool write, bool aligned, con
   }
   access(address, bytes, write, false, {pc, nullptr});
 }
+
+void look_at_clock(const void *pc) { look_at_clock(Where{pc, nullptr}); }
 
 uint64_t memory_accesses() { return accesses; }
 

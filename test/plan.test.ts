@@ -260,7 +260,7 @@ describe("plans", () => {
     plan[Symbol.dispose]();
   });
 
-  test("many plans come and go without growth", () => {
+  test("many plans come and go without growth", async () => {
     const pool = counting(device, "f32", [2, 4]);
     const cycle = () => {
       const slots = [0];
@@ -274,7 +274,13 @@ describe("plans", () => {
     for (let i = 0; i < 3000; i++) cycle();
     device.wait();
     Bun.gc(true);
-    expect(process.memoryUsage.rss() - before).toBeLessThan(24 * 2 ** 20); // a page of 16 KiB each would be 48 MiB
+    // A finished submission lets go of its memory a moment after it says that it has finished.
+    const growth = () => process.memoryUsage.rss() - before;
+    for (let round = 0; round < 100 && growth() >= 24 * 2 ** 20; round++) {
+      await Bun.sleep(10);
+      Bun.gc(true);
+    }
+    expect(growth()).toBeLessThan(24 * 2 ** 20); // a page of 16 KiB each would be 48 MiB
   });
 
   test("the constructor is not a way to make one", () => {

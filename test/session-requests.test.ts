@@ -15,8 +15,8 @@ test(`${requests} requests leave no state, no page and no object behind`, async 
   const marks = await runRequests(model, files.folder, requests, 6, 5);
   const half = marks[2]!; // by then the engine has compiled the hot functions
   const last = marks.at(-1)!;
-  // A leak would be at least an object or two per request.
-  expect(last.objects - half.objects).toBeLessThan(requests / 4);
+  // A leak would be at least an object or two per request. A stale word on the stack may keep hundreds alive for one mark.
+  expect(Math.min(last.objects, marks.at(-2)!.objects) - half.objects).toBeLessThan(requests / 6);
   expect(last.heap - half.heap).toBeLessThan(2 * 2 ** 20);
   expect(last.rss - half.rss).toBeLessThan(48 * 2 ** 20);
 }, 300_000);

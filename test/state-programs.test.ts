@@ -33,8 +33,14 @@ test(`${programs} random programs do what the model says, and leave no memory be
     expect([event, second.counts.get(event) ?? 0]).not.toEqual([event, 0]);
   }
   Bun.gc(true);
+  // Finalizers release memory in turns of their own.
+  const growth = () => process.memoryUsage.rss() - baseline;
+  for (let round = 0; round < 100 && growth() >= 64 * 2 ** 20; round++) {
+    await Bun.sleep(10);
+    Bun.gc(true);
+  }
   // A leak of one small tensor an action would be many times as much.
-  expect(process.memoryUsage.rss() - baseline).toBeLessThan(64 * 2 ** 20);
+  expect(growth()).toBeLessThan(64 * 2 ** 20);
 }, 1_500_000);
 
 const share = { seed, count: programs, folder: () => files.newPath() };

@@ -90,11 +90,14 @@ onEachBackend("ggml's tables", ({ device, emulated }) => {
     for (const width of widths) {
       for (const channels of [1024, 1536, 2048]) {
         for (const [tokens, sequences] of [[1, 1], [width + 1, 1], [1, 4], [64, 1], [64, 4]]) {
+          const x = fill([tokens! * sequences!, channels], "f32", next);
+          const weight = fill([channels, width], "f32", next);
+          const before = fill([sequences!, channels, width - 1], "f32", next);
           for (const [bias, activation] of [[false, "none"], [false, "silu"], [true, "silu"]] as const) {
             const given = {
-              x: fill([tokens! * sequences!, channels], "f32", next),
-              weight: fill([channels, width], "f32", next),
-              state: fill([sequences!, channels, width - 1], "f32", next),
+              x,
+              weight,
+              state: before,
               ...(bias && { bias: fill([channels], "f32", next) }),
               activation,
               cuSeqlens: Array.from({ length: sequences! + 1 }, (_, s) => s * tokens!),

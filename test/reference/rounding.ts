@@ -14,6 +14,10 @@ const formats: { readonly [F in Format]: { readonly fractionBits: number; readon
   bf16: { fractionBits: 7, least: -126, most: 127 },
 };
 
+/** Powers of two, which a format's exponents and steps are, from the 200th negative one on: looked up, since computing them takes most of the time. */
+const powers = Float64Array.from({ length: 400 }, (_, i) => 2 ** (i - 200));
+const power = (exponent: number): number => powers[exponent + 200]!;
+
 /** The value nearest to `x` in a format, ties to the even neighbour; infinite if that is out of range. */
 export function round(format: Format, x: number): number {
   if (x === 0 || !Number.isFinite(x)) return x;
@@ -21,15 +25,15 @@ export function round(format: Format, x: number): number {
   const magnitude = Math.abs(x);
   let exponent = Math.min(Math.max(Math.floor(Math.log2(magnitude)), least), most);
   // The logarithm of a number just below a power of two can come out as that power's.
-  if (exponent > least && 2 ** exponent > magnitude) exponent--;
-  if (exponent < most && 2 ** (exponent + 1) <= magnitude) exponent++;
-  const step = 2 ** (exponent - fractionBits);
+  if (exponent > least && power(exponent) > magnitude) exponent--;
+  if (exponent < most && power(exponent + 1) <= magnitude) exponent++;
+  const step = power(exponent - fractionBits);
   const steps = magnitude / step; // exact: a power of two
   const below = Math.floor(steps);
   const rest = steps - below;
   const whole = rest > 0.5 || (rest === 0.5 && below % 2 === 1) ? below + 1 : below;
   const value = whole * step;
-  return Math.sign(x) * (value >= 2 ** most * 2 ? Infinity : value);
+  return Math.sign(x) * (value >= power(most + 1) ? Infinity : value);
 }
 
 /** Every number of a tensor {@link round}ed. */

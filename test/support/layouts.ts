@@ -114,16 +114,16 @@ export class Layouts implements Disposable {
       const { name, base, before, offset, tensor, writable } = placed;
       const now = elementsOf(bytesOf(base), tensor.dtype);
       const allowed = elementsOf(before.slice(), tensor.dtype);
-      eachElement(tensor.shape, tensor.strides, (at, row) => {
-        if (writable(row)) allowed[offset + at] = now[offset + at]!;
-      });
-      for (let i = 0; i < now.length; i++) {
-        if (allowed[i] === now[i]) continue;
-        return [
-          `${name}: element ${i - offset} from its first, of shape [${tensor.shape}] with strides [${tensor.strides}]`,
-        ];
+      if (writable !== never) {
+        eachRow(tensor.shape, tensor.strides, (at, length, stride, index) => {
+          if (!writable(index)) return;
+          for (let i = 0, to = offset + at; i < length; i++, to += stride) allowed[to] = now[to]!;
+        });
       }
-      return [];
+      const i = firstDifferent(allowed, now);
+      return i === undefined
+        ? []
+        : [`${name}: element ${i - offset} from its first, of shape [${tensor.shape}] with strides [${tensor.strides}]`];
     });
   }
 
@@ -201,8 +201,10 @@ export function bytesOf(tensor: Tensor): Uint8Array {
   return new Uint8Array(buffer, byteOffset, byteLength);
 }
 
+type Elements = Uint8Array | Uint16Array | Uint32Array;
+
 /** Bytes as the bit patterns of elements. */
-function elementsOf({ buffer, byteOffset, byteLength }: Uint8Array, dtype: DType): Uint8Array | Uint16Array | Uint32Array {
+function elementsOf({ buffer, byteOffset, byteLength }: Uint8Array, dtype: DType): Elements {
   if (dtypes[dtype].bytes === 1) return new Uint8Array(buffer, byteOffset, byteLength);
   if (dtypes[dtype].bytes === 2) return new Uint16Array(buffer, byteOffset, byteLength / 2);
   return new Uint32Array(buffer, byteOffset, byteLength / 4);
@@ -213,24 +215,35 @@ function contiguous(shape: readonly number[]): number[] {
   return shape.map((_, axis) => Math.max(sizeOf(shape.slice(axis + 1)), 1));
 }
 
-/** The offset of each element, and its index in the first dimension. */
-function eachElement(
+/** Each row of the last dimension: its offset, length and stride, and the index of its elements in the first dimension. */
+function eachRow(
   shape: readonly number[],
   strides: readonly number[],
-  visit: (at: number, row: number) => void,
+  visit: (at: number, length: number, stride: number, index: number) => void,
 ): void {
-  const walk = (axis: number, at: number, row: number): void => {
-    if (axis === shape.length) return visit(at, row);
-    for (let i = 0; i < shape[axis]!; i++) walk(axis + 1, at + i * strides[axis]!, axis === 0 ? i : row);
+  const last = shape.length - 1;
+  const walk = (axis: number, at: number, index: number): void => {
+    if (axis === last) return visit(at, shape[axis]!, strides[axis]!, index);
+    for (let i = 0; i < shape[axis]!; i++) walk(axis + 1, at + i * strides[axis]!, axis === 0 ? i : index);
   };
-  walk(0, 0, 0);
+  // The elements of one dimension are rows of their own: each has its index.
+  if (last > 0) walk(0, 0, 0);
+  else for (let i = 0; i < shape[0]!; i++) visit(i * strides[0]!, 1, 1, i);
+}
+
+/** The first place where two arrays of one length differ. */
+function firstDifferent(one: Elements, other: Elements): number | undefined {
+  // Equal ones, as nearly all are, are compared as bytes at once.
+  if (Buffer.compare(rawOf(one), rawOf(other)) === 0) return undefined;
+  return one.findIndex((value, i) => value !== other[i]);
+}
+
+function rawOf({ buffer, byteOffset, byteLength }: Elements): Uint8Array {
+  return new Uint8Array(buffer, byteOffset, byteLength);
 }
 
 /** Overwrites the elements of a row of the first dimension, byte by byte. */
 function fillRow(tensor: Tensor, row: number, byte: number): void {
   const part = tensor.slice(row, row + 1);
-  const outer = part.shape.slice(0, -1);
-  eachElement(outer, part.strides.slice(0, -1), (at) => {
-    bytesOf(part.view({ offset: at, shape: [part.shape.at(-1)!] })).fill(byte);
-  });
+  eachRow(part.shape, part.strides, (at, length) => bytesOf(part.view({ offset: at, shape: [length] })).fill(byte));
 }

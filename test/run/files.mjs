@@ -12,8 +12,9 @@ const fileTimeout = 30 * 60_000;
 
 /** The slowest files begin first, so that none is left alone at the end. */
 const slow = [
-  "ops/instruction-sets", "state-programs", "ops/gated-delta", "ops/ggml-tables", "model-schedules", "emulator/sanitizers", "ops/call-splits", "ops/step", "ops/lane-orders",
-  "session-schedules", "session-pressure", "ops/composition", "cpu-bits", "workers-end",
+  "ops/instruction-sets", "emulator/sanitizers", "verify-models", "ops/ggml-tables", "ops/lane-orders", "session-schedules", "cpu-bits", "model/constraints", "cli", "model-schedules",
+  "model/mapped-weights", "ops/int8", "ops/call-splits", "emulator/planted", "ops/gated-delta", "session-pressure", "ops/attention-bits", "ops/composition", "model/roles", "state-programs",
+  "docs", "model/best-logits", "long-runs", "workers-end",
 ].map((name) => `test/${name}.test.ts`);
 
 /**

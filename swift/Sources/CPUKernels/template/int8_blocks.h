@@ -248,7 +248,7 @@ GD_INLINE void int8_block_terms(
     _Alignas(64) uint8_t last[16 * 64];
     const uint8_t *own = block;
     int64_t left = count - g;
-    int8_fetch(block, step);
+    int8_ask(block, step);
     if (left < 16 && (form.type != 0 || left % 4 != 0)) own = __builtin_memcpy(last, block, (size_t)(left / form.groups * form.bytes));
     vf scales, offsets;
     vi sums = int8_total(int8_sixteen_of(own, values, left, form, &scales, &offsets), int8_ggml_is_small(form.type));

@@ -32,7 +32,7 @@ static void int8_one_row(
   for (int64_t i = from; i < from + columns; i += segment) {
     int64_t part = least(segment, from + columns - i), g = (i - from) >> shift;
     const uint8_t *numbers = row + matrix_bytes(matrix, i);
-    int8_fetch(numbers, matrix_bytes(matrix, part));
+    int8_ask(numbers, matrix_bytes(matrix, part));
     /* Bytes lie as they are multiplied, sixteen groups at a time. */
     if (!is_bytes || (part >> shift) % INT8_STEP != 0) {
       form->numbers(row, i, part, memory->numbers);

@@ -1,12 +1,6 @@
 /* One row with int8 activations: the terms of an output's groups, sixteen groups at a time (int8_linear.h). */
 
 enum { INT8_STEP = 16 };
-/* Asks for what follows a row's bytes, into the second cache (linear_dot.h). */
-enum { INT8_AHEAD = 8192 };
-GD_INLINE void int8_fetch(const uint8_t *from, int64_t bytes) {
-  for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(from + at + INT8_AHEAD, 0, 2);
-}
-
 /* One row: the sums of sixteen groups, from numbers and x that follow one another. */
 #if GD_WIDTH == 16
 /* Lanes of two vectors, in pairs of neighbouring 128 bits: [a0 + a1, a2 + a3, b0 + b1, b2 + b3]. */

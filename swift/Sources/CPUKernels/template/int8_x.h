@@ -2,9 +2,16 @@
 
 enum { INT8_OUTPUTS = GD_CPU_LINEAR_BLOCK };
 
-/* Asks for a line in each 64 bytes, into the second cache. Asking beyond the end does no harm. */
+/* As `bytes` from `from` on are read, asks for as many that follow, into the second cache: four pages at a time, a line of each in turn.
+ * Processors fetch ahead by themselves, but within a page: four pages are read half as fast again as one after another. Asking
+ * beyond the end does no harm. */
+enum { INT8_PAGE = 4096, INT8_PAGES = 4 };
 GD_INLINE void int8_ask(const uint8_t *from, int64_t bytes) {
-  for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(from + at, 0, 2);
+  const uintptr_t lines = 64 * INT8_PAGES, all = INT8_PAGE * INT8_PAGES, end = (uintptr_t)from + (uintptr_t)bytes;
+  for (uintptr_t at = ((uintptr_t)from + lines - 1) & ~(lines - 1); at < end; at += lines) {
+    uintptr_t next = (at & ~(all - 1)) + all + at % all / INT8_PAGES;
+    GD_UNROLL for (int page = 0; page < INT8_PAGES; page++) __builtin_prefetch((const void *)(next + INT8_PAGE * page), 0, 2);
+  }
 }
 
 #if GD_WIDTH == 16

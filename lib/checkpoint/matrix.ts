@@ -28,10 +28,10 @@ export interface MatrixUse {
   readonly activations: ActivationForm;
 }
 
-/** Whether a format's weights are integers times scales, which rows of 8-bit integers can be multiplied by. */
+/** Whether a format's weights are integers times scales, which rows of 8-bit integers can be multiplied by. Floats of four bits are halves of integers. */
 export function hasIntegers(weightFormat: WeightFormat): boolean {
-  const { family } = weightLayouts[weightFormat];
-  return family === "affine" || family === "ggml";
+  const { family, bits } = weightLayouts[weightFormat];
+  return family === "affine" || family === "ggml" || (family === "micro" && bits === 4);
 }
 
 /** Dtype and shape of one tensor of a matrix. */

@@ -54,7 +54,7 @@ export interface LoadModelOptions {
   /**
    * How activations are multiplied by packed weights. `"exact"`: as they are. `"int8"`: rounded to 8 bits for each product, in
    * groups that the weight's format fixes, as `linear` describes: other numbers, with the same promises of equal bits, in less
-   * time. The CPU only; float and micro-scaled weights are multiplied exactly all the same, and `LanguageModel.matrices` lists them all. It is
+   * time. The CPU only; float and `mxfp8` weights are multiplied exactly all the same, and `LanguageModel.matrices` lists them all. It is
    * part of the model's identity. @default "exact"
    */
   readonly activations?: ActivationForm | undefined;

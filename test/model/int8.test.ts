@@ -32,6 +32,13 @@ onOnly("cpu", "models with int8 activations", ({ device }) => {
     expect(exact.matrices.every(({ activations }) => activations === "exact")).toBe(true);
   });
 
+  test("so are MLX's floats of four bits, and those of eight exactly", async () => {
+    using model = await LanguageModel.load(device, tinyFolder({ micro: true, hidden: 64, intermediate: 96 }), { ...options, activations: "int8" });
+    const forms = new Set(model.matrices.map(({ weightFormat, activations }) => `${weightFormat} ${activations}`));
+    for (const form of ["mxfp4 int8", "nvfp4 int8", "mxfp8 exact"]) expect([...forms]).toContain(form);
+    expect([...forms].filter((form) => /fp4 exact|fp8 int8/.test(form))).toEqual([]);
+  });
+
   test("a model of floats has the bits of the exact one", async () => {
     const tokens = textOf(1, 30);
     const answers = await Promise.all((["exact", "int8"] as const).map(async (activations) => {

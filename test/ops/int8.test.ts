@@ -6,7 +6,7 @@ import type { FloatDType, WeightFormat } from "../../lib/index.ts";
 import { bounds } from "../../lib/cli/verify/compare.ts";
 import { weightLayouts } from "../../lib/native/weight-formats.ts";
 import { expertLinear as expertReference } from "../reference/expert-linear.ts";
-import { groupOf, int8Affine, rounded } from "../reference/int8.ts";
+import { groupOf, int8Affine, int8Micro, rounded } from "../reference/int8.ts";
 import { linear as referenceOf } from "../reference/linear.ts";
 import { reference, reshape, rows as rowsOf } from "../reference/tensor.ts";
 import type { Reference } from "../reference/tensor.ts";
@@ -18,6 +18,7 @@ import { expertMatrices } from "../support/experts.ts";
 import { expectNear, expectRounded, expectSameBits } from "../support/judge.ts";
 import { Layouts, download } from "../support/layouts.ts";
 import { linearByThreads } from "../support/linear-threads.ts";
+import { placeMicro, randomMicro } from "../support/micro.ts";
 import { forAll } from "../support/property.ts";
 import { bitWidths, groupSizes, placeQuantised, randomQuantised } from "../support/quantised.ts";
 import { Random } from "../support/random.ts";
@@ -121,6 +122,20 @@ onEachBackend("int8 activations", (backend) => {
       const out = layouts.out("out", "f32", [rows, features]);
       runChecked(device, layouts, linear({ x: layouts.rows("x", "f32", x), ...placeQuantised(layouts, weight, "f32"), out, activations }));
       expectSameBits(`${bits} bits, groups of ${group}`, download(out), int8Affine(x, weight));
+    }
+  });
+
+  test("MLX's floats of four bits to the bit, with any elements and finite scales", () => {
+    const random = new Random(5);
+    for (const format of ["mxfp4", "nvfp4"] as const) for (const [rows, groups, features] of [[1, 5, 17], [3, 17, 16], [14, 3, 9], [9, 33, 20], [1, 40, 3], [2, 150, 5]] as const) {
+      const group = groupOf(format);
+      const weight = randomMicro(random, format, [features, groups * group], true);
+      weight.scales.data.forEach((scale, i) => (weight.scales.data[i] = format === "nvfp4" && scale % 128 === 127 ? scale - 1 : scale > 240 ? scale - 240 : scale));
+      const x = numbersOf(random, [rows, groups * group], "f32");
+      using layouts = new Layouts(device, random);
+      const out = layouts.out("out", "f32", [rows, features]);
+      runChecked(device, layouts, linear({ x: layouts.rows("x", "f32", x), ...placeMicro(layouts, weight), out, activations }));
+      expectSameBits(`${format}, ${rows} rows`, download(out), int8Micro(x, weight));
     }
   });
 

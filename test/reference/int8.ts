@@ -1,6 +1,8 @@
-/** int8 activations: rows rounded in groups, and `linear` of them by MLX's affine weights to the bit. */
+/** int8 activations: rows rounded in groups, and `linear` of them by MLX's weights to the bit. */
 import type { WeightFormat } from "../../lib/index.ts";
 import { weightLayouts } from "../../lib/native/weight-formats.ts";
+import { microFormats } from "./micro.ts";
+import type { Micro } from "./micro.ts";
 import { unpack } from "./quantised.ts";
 import type { Quantised } from "./quantised.ts";
 import { dims, reference } from "./tensor.ts";
@@ -11,7 +13,7 @@ const f = Math.fround;
 /** Columns that share a scale; 0 for weights that are multiplied exactly. */
 export function groupOf(format: WeightFormat): number {
   const { family, elements } = weightLayouts[format];
-  if (family === "affine") return elements;
+  if (family === "affine" || format === "mxfp4" || format === "nvfp4") return elements;
   if (family !== "ggml") return 0;
   return format === "q2_k" || format === "q3_k" || format === "q6_k" ? 16 : 32;
 }
@@ -54,9 +56,28 @@ export function rounded(x: Reference, group: number): Reference {
 
 /** `linear` of rounded rows by an affine weight, each product and sum rounded to float32 as the kernels round them. */
 export function int8Affine(x: Reference, { bits, group, words, scales, biases }: Quantised): Float32Array {
+  return int8Product(x, words, { bits, group, integer: (number) => number, scale: (at) => scales.data[at]!, bias: (at) => biases.data[at]! });
+}
+
+/** The same by a weight of E2M1: integers are twice as large, scales half as large. */
+export function int8Micro(x: Reference, { format, words, scales }: Micro): Float32Array {
+  const { bits, group, element, scale } = microFormats[format];
+  return int8Product(x, words, { bits, group, integer: (number) => 2 * element(number), scale: (at) => f(scale(scales.data[at]!) / 2) });
+}
+
+/** A form of a weight: its integers, and factors by the number of their group. */
+interface Form {
+  readonly bits: number;
+  readonly group: number;
+  readonly integer: (number: number) => number;
+  readonly scale: (at: number) => number;
+  readonly bias?: (at: number) => number;
+}
+
+function int8Product(x: Reference, words: Reference, { bits, group, integer, scale: scaleAt, bias }: Form): Float32Array {
   const [rows, columns] = dims(x, 2) as [number, number];
   const [features, wordCount] = dims(words, 2) as [number, number];
-  const numbers = Array.from({ length: features }, (_, o) => unpack(words.data.subarray(o * wordCount, (o + 1) * wordCount), bits, columns));
+  const numbers = Array.from({ length: features }, (_, o) => unpack(words.data.subarray(o * wordCount, (o + 1) * wordCount), bits, columns).map(integer));
   const out = new Float32Array(rows * features);
   for (let row = 0; row < rows; row++) {
     const groups = groupsOf(x, row, group);
@@ -66,8 +87,8 @@ export function int8Affine(x: Reference, { bits, group, words, scales, biases }:
         const at = o * groups.length + g;
         const product = integers.reduce((total, q, i) => total + q * numbers[o]![g * group + i]!, 0);
         const shift = f(integers.reduce((total, q) => total + q, 0) * scale);
-        const term = f(f(product * scales.data[at]!) * scale);
-        sum = f(sum + f(term + f(biases.data[at]! * shift)));
+        const term = f(f(product * scaleAt(at)) * scale);
+        sum = f(sum + (bias === undefined ? term : f(term + f(bias(at) * shift))));
       }
       out[row * features + o] = sum;
     }

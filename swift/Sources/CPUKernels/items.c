@@ -44,9 +44,9 @@ int64_t gd_cpu_linear_panels(const gd_cpu_linear *op) { return blocks_of(op->row
 int64_t gd_cpu_expert_linear_items(const gd_cpu_expert_linear *op) { return blocks_of(op->linear.out_features, GD_CPU_LINEAR_BLOCK); }
 
 gd_cpu_int8_form gd_cpu_int8_form_of(uint32_t format) {
-  /* Families whose numbers are integers of at most 8 bits. */
+  /* Numbers are integers of at most 8 bits, or floats of four bits, which are halves of integers. */
 #define affine_form(ELEMENTS, BITS) {ELEMENTS, 0, (BITS) == 4}
-#define micro_form(ELEMENTS, BITS) {0}
+#define micro_form(ELEMENTS, BITS) {(BITS) == 4 ? ELEMENTS : 0, (BITS) == 4 ? int8_ggml_middle(GGML_MXFP4) : 0, (BITS) == 4 && (ELEMENTS) == 32}
 #define ggml_form(TYPE) {ggml_group(TYPE) * 16, int8_ggml_middle(TYPE), 0}
   static const struct { int16_t elements, unpacking; } formats[] = {
 #define GD_FORMAT(FORMAT, ELEMENTS, BYTES, DTYPE, UNPACKING) [FORMAT] = {ELEMENTS, UNPACKING},

@@ -280,8 +280,8 @@ public enum WeightFormat: UInt32, NamedOption {
 }
 
 /// How rows of x are multiplied by a packed weight. Of the weights that int8 concerns, each is a scale times an
-/// integer, plus an offset, for a group of columns: MLX's affine forms (their group), ggml's q2_k, q3_k and q6_k (16
-/// columns) and other types (32). Floats and MLX's micro-scaled forms are multiplied exactly all the same. The CPU
+/// integer, plus an offset, for a group of columns: MLX's affine forms, mxfp4 and nvfp4 (their group), ggml's q2_k,
+/// q3_k and q6_k (16 columns) and other types (32). Floats and MLX's mxfp8 are multiplied exactly all the same. The CPU
 /// only.
 public enum ActivationForm: UInt32, NamedOption {
   /// as they are

@@ -168,8 +168,8 @@ typedef uint64_t gd_handle;
 #define GD_FORMAT_NVFP4 37        /* @nvfp4 @block 16 8 u32 @scales u8 @unpack Micro 4 */
 
 /* @option ActivationForm: how rows of x are multiplied by a packed weight. Of the weights that int8 concerns, each is a scale times
- * an integer, plus an offset, for a group of columns: MLX's affine forms (their group), ggml's q2_k, q3_k and q6_k (16 columns)
- * and other types (32). Floats and MLX's micro-scaled forms are multiplied exactly all the same. The CPU only */
+ * an integer, plus an offset, for a group of columns: MLX's affine forms, mxfp4 and nvfp4 (their group), ggml's q2_k, q3_k and q6_k
+ * (16 columns) and other types (32). Floats and MLX's mxfp8 are multiplied exactly all the same. The CPU only */
 #define GD_ACTIVATIONS_EXACT 0 /* @exact: as they are */
 #define GD_ACTIVATIONS_INT8 1  /* @int8: rounded to 8 bits, group by group; products are exact integer sums */
 

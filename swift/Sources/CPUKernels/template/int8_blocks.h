@@ -4,16 +4,16 @@
 #if GD_WIDTH == 16
 
 /* The formats that are taken so, as GD_INT8_DIRECT has those of four bits. */
-#define GD_INT8_BLOCKS(F)             \
-  GD_INT8_DIRECT(F)                   \
-  F(Q8_0, q8_0, 32, GGML_Q8_0, 34, 1) \
-  F(Q5_0, q5_0, 32, GGML_Q5_0, 22, 1) \
-  F(Q5_1, q5_1, 32, GGML_Q5_1, 24, 1) \
-  F(Q5_K, q5_k, 32, GGML_Q5_K, 176, 8) \
-  F(IQ4_XS, iq4_xs, 32, GGML_IQ4_XS, 136, 8) \
-  F(Q2_K, q2_k, 16, GGML_Q2_K, 84, 16) \
-  F(Q3_K, q3_k, 16, GGML_Q3_K, 110, 16) \
-  F(Q6_K, q6_k, 16, GGML_Q6_K, 210, 16)
+#define GD_INT8_BLOCKS(F)                \
+  GD_INT8_DIRECT(F)                      \
+  F(Q8_0, q8_0, 32, GGML_Q8_0, 34, 1, 0) \
+  F(Q5_0, q5_0, 32, GGML_Q5_0, 22, 1, 0) \
+  F(Q5_1, q5_1, 32, GGML_Q5_1, 24, 1, 0) \
+  F(Q5_K, q5_k, 32, GGML_Q5_K, 176, 8, 0) \
+  F(IQ4_XS, iq4_xs, 32, GGML_IQ4_XS, 136, 8, 0) \
+  F(Q2_K, q2_k, 16, GGML_Q2_K, 84, 16, 0) \
+  F(Q3_K, q3_k, 16, GGML_Q3_K, 110, 16, 0) \
+  F(Q6_K, q6_k, 16, GGML_Q6_K, 210, 16, 0)
 
 GD_INLINE __m128i int8_load_16(const uint8_t *from) { return _mm_loadu_si128((const __m128i *)from); }
 GD_INLINE __m256i int8_load_32(const uint8_t *from) { return _mm256_loadu_si256((const __m256i *)from); }
@@ -217,9 +217,11 @@ GD_INLINE vi int8_sixteen_of(const uint8_t *block, const int8_t *x, int64_t left
       own[k] = (vi){0};
       if (4 * k < left) own[k] = int8_four_blocks(block + 4 * k * bytes, x + 4 * k * form.group, form);
     }
-    if (type == GGML_MXFP4) {
+    if (form.is_mlx) {
+      /* Elsewhere. */
+    } else if (type == GGML_MXFP4) {
       GD_UNROLL for (int k = 0; k < 16; k++) (*scales)[k] = __builtin_bit_cast(float, ggml_half_of_power(block[k * bytes]));
-    } else if (type != 0) {
+    } else {
       *scales = int8_sixteen_halves(block, bytes, 0);
       if (ggml_has_offset(type)) *offsets = int8_sixteen_halves(block, bytes, 1);
     }
@@ -228,9 +230,13 @@ GD_INLINE vi int8_sixteen_of(const uint8_t *block, const int8_t *x, int64_t left
   return __builtin_shufflevector(sums, sums, 0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
 }
 
-/* Factors of up to sixteen groups, in a tensor of their own. */
+/* Factors of up to sixteen groups, in a tensor of their own; bytes are halves of powers of two (int8_micro_factors). */
 GD_INLINE vf int8_sixteen_factors(const void *factors, int64_t at, int64_t left, uint32_t dtype) {
   __mmask16 mask = (__mmask16)(left < 16 ? (1u << left) - 1 : 0xffffu);
+  if (dtype == GD_CPU_U8) {
+    vu bytes = (vu)_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask, (const uint8_t *)factors + at));
+    return (vf)(bytes << 23 | ((vu)(bytes == 0) & 0x00400000u)) * splat(0.5f);
+  }
   if (dtype == GD_CPU_F32) return (vf)_mm512_maskz_loadu_ps(mask, (const float *)factors + at);
   vh halves = (vh)_mm256_maskz_loadu_epi16(mask, (const uint16_t *)factors + at);
   return dtype == GD_CPU_F16 ? f16_to_vf(halves) : bf16_to_vf(halves);
@@ -249,15 +255,12 @@ GD_INLINE void int8_block_terms(
     const uint8_t *own = block;
     int64_t left = count - g;
     int8_ask(block, step);
-    if (left < 16 && (form.type != 0 || left % 4 != 0)) own = __builtin_memcpy(last, block, (size_t)(left / form.groups * form.bytes));
+    if (left < 16 && (!form.is_mlx || left % 4 != 0)) own = __builtin_memcpy(last, block, (size_t)(left / form.groups * form.bytes));
     vf scales, offsets;
     vi sums = int8_total(int8_sixteen_of(own, values, left, form, &scales, &offsets), int8_ggml_is_small(form.type));
-    if (form.type == 0) {
-      scales = int8_sixteen_factors(matrix->scales, at + g, left, matrix->dtype);
-      offsets = int8_sixteen_factors(matrix->biases, at + g, left, matrix->dtype);
-    } else if (int8_ggml_middle(form.type) != 0) {
-      sums += load_vi(x->starts + first + g);
-    }
+    if (form.is_mlx) scales = int8_sixteen_factors(matrix->scales, at + g, left, form.type == 0 ? matrix->dtype : GD_CPU_U8);
+    if (form.type == 0) offsets = int8_sixteen_factors(matrix->biases, at + g, left, matrix->dtype);
+    else if (int8_ggml_middle(form.type) != 0) sums += load_vi(x->starts + first + g);
     vf term = __builtin_convertvector(sums, vf) * scales * load(x->scales, first + g, GD_CPU_F32);
     if (has_offset) term += offsets * load(x->sums, first + g, GD_CPU_F32);
     store(terms, g, GD_CPU_F32, term);

@@ -3,26 +3,31 @@
  * blocks (int8_arrange). */
 #if GD_WIDTH == 16
 
-/* Columns of a group; ggml's type, or 0 for MLX's affine form; bytes and groups of a block, which of that form is a group. */
+/* Columns of a group; ggml's type, of MLX's forms that which has the same numbers, 0 for affine ones; bytes and groups of a block, which of
+ * those forms is a group; and whether it is one of them, so that factors are in tensors of their own. */
 typedef struct int8_block {
   int64_t group;
   uint32_t type;
-  int bytes, groups;
+  int bytes, groups, is_mlx;
 } int8_block;
 
-/* The formats that are taken so: F(FORMAT, its name in functions' names, the members of int8_block). */
-#define GD_INT8_DIRECT(F)                     \
-  F(AFFINE4_G32, affine32, 32, 0, 16, 1)      \
-  F(AFFINE4_G64, affine64, 64, 0, 32, 1)      \
-  F(AFFINE4_G128, affine128, 128, 0, 64, 1)   \
-  F(Q4_0, q4_0, 32, GGML_Q4_0, 18, 1)         \
-  F(Q4_1, q4_1, 32, GGML_Q4_1, 20, 1)         \
-  F(IQ4_NL, iq4_nl, 32, GGML_IQ4_NL, 18, 1)   \
-  F(GGUF_MXFP4, mxfp4, 32, GGML_MXFP4, 17, 1) \
-  F(Q4_K, q4_k, 32, GGML_Q4_K, 144, 8)
+/* The formats that are taken so: F(FORMAT, its name in functions' names, the members of int8_block); the first of them by a few rows, too
+ * (int8_few.h). */
+#define GD_INT8_NIBBLES(F)                       \
+  F(AFFINE4_G32, affine32, 32, 0, 16, 1, 1)      \
+  F(AFFINE4_G64, affine64, 64, 0, 32, 1, 1)      \
+  F(AFFINE4_G128, affine128, 128, 0, 64, 1, 1)   \
+  F(Q4_0, q4_0, 32, GGML_Q4_0, 18, 1, 0)         \
+  F(Q4_1, q4_1, 32, GGML_Q4_1, 20, 1, 0)         \
+  F(IQ4_NL, iq4_nl, 32, GGML_IQ4_NL, 18, 1, 0)   \
+  F(GGUF_MXFP4, mxfp4, 32, GGML_MXFP4, 17, 1, 0) \
+  F(Q4_K, q4_k, 32, GGML_Q4_K, 144, 8, 0)
+#define GD_INT8_DIRECT(F) \
+  GD_INT8_NIBBLES(F)      \
+  F(MXFP4, micro, 32, GGML_MXFP4, 16, 1, 1)
 
 /* Where in a block its numbers of four bits begin, or of Q8_0 its bytes. */
-GD_INLINE int int8_offset(int8_block form) { return form.type == 0 ? 0 : form.type == GGML_Q4_K ? 16 : ggml_offset(form.type); }
+GD_INLINE int int8_offset(int8_block form) { return form.is_mlx ? 0 : form.type == GGML_Q4_K ? 16 : ggml_offset(form.type); }
 
 GD_INLINE vi int8_low(vi bytes) { return bytes & 0x0f0f0f0f; }
 GD_INLINE vi int8_high(vi bytes) { return (vi)((vu)bytes >> 4) & 0x0f0f0f0f; }
@@ -57,8 +62,8 @@ GD_INLINE vi int8_of_four(const uint8_t *from, int apart) {
 /* Sums of lanes of four groups. */
 GD_INLINE vi int8_direct_four(const uint8_t *from, const int8_t *x, int8_block form) {
   vi none = {0};
-  if (form.type != 0) return int8_nibbles(none, int8_of_four(from + int8_offset(form), form.bytes), x, form.type);
-  if (form.group == 32) return int8_nibbles(none, load_vi(from), x, 0);
+  if (!form.is_mlx) return int8_nibbles(none, int8_of_four(from + int8_offset(form), form.bytes), x, form.type);
+  if (form.group == 32) return int8_nibbles(none, load_vi(from), x, form.type);
   vi a = load_vi(from), b = load_vi(from + 64);
   if (form.group == 64) return int8_nibbles(int8_nibbles(none, GD_FIRST_OF(a, b), x, 0), GD_SECOND_OF(a, b), x + 128, 0);
   vi c = load_vi(from + 128), d = load_vi(from + 192);
@@ -76,7 +81,7 @@ GD_INLINE void int8_arrange(const int8_t *x, int64_t columns, int8_t *out, int8_
       int8_b32 own = *(const int8_b32_memory *)x;
       int8_b16 a = __builtin_shufflevector(own, own, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
       int8_b16 b = __builtin_shufflevector(own, own, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31);
-      if (form.type == 0) {
+      if (form.is_mlx) {
         /* Eight columns are the four even ones and then the odd ones (int8_pair). */
         int8_b16 even = __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27);
         b = __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);

@@ -8,15 +8,15 @@ typedef void int8_few(
   int64_t count, float *sums);
 
 #if defined(GD_DOT_AVX512VNNI)
-/* The formats of eight bits that are taken so, as GD_INT8_DIRECT has those of four. */
-#define GD_INT8_BYTES(F)               \
-  F(AFFINE8_G32, bytes32, 32, 0, 32, 1) \
-  F(AFFINE8_G64, bytes64, 64, 0, 64, 1) \
-  F(Q8_0, q8_0, 32, GGML_Q8_0, 34, 1)
+/* The formats of eight bits that are taken so, as GD_INT8_NIBBLES has those of four. */
+#define GD_INT8_BYTES(F)                   \
+  F(AFFINE8_G32, bytes32, 32, 0, 32, 1, 1) \
+  F(AFFINE8_G64, bytes64, 64, 0, 64, 1, 1) \
+  F(Q8_0, q8_0, 32, GGML_Q8_0, 34, 1, 0)
 
 /* The numbers of 64 columns of eight bits, unsigned. */
 GD_INLINE vi int8_few_bytes(const uint8_t *from, int8_block form) {
-  if (form.type == 0) return load_vi(from);
+  if (form.is_mlx) return load_vi(from);
   from += int8_offset(form);
   __m512i first = _mm512_castsi256_si512(int8_load_32(from));
   __m512i both = _mm512_inserti64x4(first, int8_load_32(from + form.bytes), 1);
@@ -30,7 +30,7 @@ GD_INLINE void int8_few_step(
   const vi numbers[16], int8_x x, int64_t last, int64_t left, const float *scales, const float *offsets, float *sums, float *last_sums,
   int rows, int step, int8_block form
 ) {
-  int is_split = form.type == GGML_Q4_K, apart = form.type == 0 ? 1 : is_split ? 8 : 4, are_bytes = step == 64;
+  int is_split = form.type == GGML_Q4_K, apart = form.is_mlx ? 1 : is_split ? 8 : 4, are_bytes = step == 64;
   int each = is_split ? 8 : form.group * 16 / step, has_offset = form.type == 0 || int8_ggml_has_offset(form.type);
   int halves = is_split || are_bytes ? 1 : 2;
   GD_UNROLL for (int part = 0; part < step / form.group; part++) {
@@ -110,7 +110,7 @@ GD_INLINE void int8_few_rows(
     else int8_few_rows(from, row_bytes, next, scales, offsets, x, taken, count, sums, 2, STEP, form);                            \
   }
 #define GD_FEW(FORMAT, NAME, ...) GD_FEW_OF_STEP(NAME, 128, __VA_ARGS__)
-GD_INT8_DIRECT(GD_FEW)
+GD_INT8_NIBBLES(GD_FEW)
 #undef GD_FEW
 #define GD_FEW(FORMAT, NAME, ...) GD_FEW_OF_STEP(NAME, 64, __VA_ARGS__)
 GD_INT8_BYTES(GD_FEW)
@@ -124,7 +124,7 @@ static int8_few *int8_few_of(const gd_cpu_matrix *matrix) {
 #define GD_CASE_FEW(FORMAT, NAME, ...) \
   case GD_CPU_FORMAT_##FORMAT: return int8_few_##NAME;
   switch (matrix->format) {
-    GD_INT8_DIRECT(GD_CASE_FEW)
+    GD_INT8_NIBBLES(GD_CASE_FEW)
     GD_INT8_BYTES(GD_CASE_FEW)
   }
 #undef GD_CASE_FEW

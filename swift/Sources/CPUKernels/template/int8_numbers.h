@@ -4,7 +4,8 @@
  * with the scales and offsets that the exact kernels use, as float32. What a format needs: int8_form_of.
  *
  * A format without a form here is multiplied exactly. One that is to have a form needs numbers of at most 8 bits, a float32 scale
- * and, if need be, offset for 16, 32, 64 or 128 columns: MLX's micro-scaled types of four bits would be tables, as ggml's are. */
+ * and, if need be, offset for 16, 32, 64 or 128 columns. Floats of four bits are twice as large in a table of integers, and their scales
+ * half as large. */
 
 /* Columns that are unpacked at a time, and the most groups that these are. */
 enum { INT8_SEGMENT = 2048, INT8_SEGMENT_GROUPS = INT8_SEGMENT / 16 };
@@ -67,7 +68,10 @@ GD_INLINE void int8_affine(const uint8_t *row, int64_t first, int64_t count, uin
       *(int8_h32_memory *)(out + i) = (byte | byte << 4) & 0x0f0f;
     }
     for (; i < count; i += 32) {
-      int8_h16 byte = __builtin_convertvector(*(const int8_b16_memory *)(from + i / 2), int8_h16);
+      int8_b16 bytes = {0};
+      if (count - i >= 32) bytes = *(const int8_b16_memory *)(from + i / 2);
+      else __builtin_memcpy(&bytes, from + i / 2, 8);
+      int8_h16 byte = __builtin_convertvector(bytes, int8_h16);
       *(int8_h16_memory *)(out + i) = (byte | byte << 4) & 0x0f0f;
     }
   } else if (bits == 2) {
@@ -97,7 +101,7 @@ static void int8_affine_factors(
 #define int8_ggml_is_small(TYPE) (int8_ggml_middle(TYPE) < 128)
 
 /* The entries of a table at `numbers`, in place. */
-GD_INLINE void int8_entries(ggml_many *numbers, uint32_t type) {
+GD_INLINE void int8_entries(ggml_many_memory *numbers, uint32_t type) {
   const int8_t *table = type == GGML_MXFP4 ? ggml_e2m1_bytes : ggml_iq4_bytes;
 #if GD_WIDTH >= 8
   __m256i both = _mm256_broadcastsi128_si256(*(const __m128i *)table);
@@ -180,15 +184,31 @@ GD_INLINE void int8_ggml_factors(
   }
 }
 
+/* MLX's micro-scaled numbers of four bits. Up to 32 are written beyond the last one. */
+static void int8_micro(const uint8_t *row, int64_t first, int64_t count, uint8_t *out) {
+  int8_affine(row, first, count, out, 4);
+  for (int64_t i = 0; i < count; i += 32) int8_entries((ggml_many_memory *)(out + i), GGML_MXFP4);
+}
+
+static void int8_micro_factors(
+  const gd_cpu_matrix *matrix, int64_t row, int64_t first, int64_t count, float *scales, float *offsets
+) {
+  int64_t shift = layout_of(matrix).shift, groups = count >> shift;
+  micro_scales(matrix, (row * matrix->columns + first) >> shift, groups, scales, offsets);
+  for (int64_t g = 0; g < groups; g++) scales[g] *= 0.5f;
+}
+
 #define int8_numbers_of_affine(UNPACKING, BITS)                                                                   \
   static void int8_numbers_##UNPACKING(const uint8_t *row, int64_t first, int64_t count, uint8_t *out) {         \
     int8_affine(row, first, count, out, BITS);                                                                   \
   }
 #define int8_form_of_affine(UNPACKING, BITS) \
   case UNPACKING: return (int8_form){int8_numbers_##UNPACKING, int8_affine_factors, layout_of(matrix).elements, 0, 1, BITS < 8};
-/* MLX's micro-scaled types have no form. */
 #define int8_numbers_of_micro(UNPACKING, BITS)
-#define int8_form_of_micro(UNPACKING, BITS)
+#define int8_form_of_micro(UNPACKING, BITS)                                                                               \
+  case UNPACKING:                                                                                                         \
+    if (BITS != 4) return (int8_form){0};                                                                                 \
+    return (int8_form){int8_micro, int8_micro_factors, layout_of(matrix).elements, int8_ggml_middle(GGML_MXFP4), 0, 1};
 
 #define GD_FORM(UNPACKING, FAMILY, BITS) int8_numbers_of_##FAMILY(UNPACKING, BITS)
 GD_CPU_UNPACKINGS(GD_FORM)

@@ -14,7 +14,7 @@ GD_INLINE vi int8_panel_numbers(vi numbers, int middle) {
 
 /* 64 bytes of 128 columns, or as many as are left, from the block at `from` on. */
 GD_INLINE vi int8_packed_bytes(const uint8_t *from, int64_t left, int8_block form) {
-  if (form.type != 0 && form.type != GGML_Q4_K) {
+  if (!form.is_mlx && form.type != GGML_Q4_K) {
     from += int8_offset(form);
     __m512i bytes = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)from));
     if (left > 32) bytes = _mm512_inserti32x4(bytes, _mm_loadu_si128((const __m128i *)(from + form.bytes)), 1);
@@ -28,13 +28,13 @@ GD_INLINE vi int8_packed_bytes(const uint8_t *from, int64_t left, int8_block for
 
 /* Where in 128 columns the low halves of dword k are, in steps of four columns; the high ones come `apart` steps later. */
 GD_INLINE int int8_packed_place(int k, int8_block form) {
-  return form.type == 0 ? 2 * k : form.type == GGML_Q4_K ? k / 8 * 16 + k % 8 : k / 4 * 8 + k % 4;
+  return form.is_mlx ? 2 * k : form.type == GGML_Q4_K ? k / 8 * 16 + k % 8 : k / 4 * 8 + k % 4;
 }
 
 GD_INLINE void int8_packed_panel(
   const gd_cpu_matrix *matrix, int64_t feature, int64_t features, int64_t first, int64_t count, uint8_t *panel, int8_block form
 ) {
-  int apart = form.type == 0 ? 1 : form.type == GGML_Q4_K ? 8 : 4;
+  int apart = form.is_mlx ? 1 : form.type == GGML_Q4_K ? 8 : 4;
   for (int64_t i = 0; i < count; i += 128) {
     vi rows[16];
     int64_t left = count - i, at = (first + i) / form.group * form.bytes;

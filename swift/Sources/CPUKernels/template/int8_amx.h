@@ -7,8 +7,11 @@
 
 /* The least rows for tiles: fewer are faster in vectors, which need no panels for some formats. */
 static int64_t int8_least_rows(const gd_cpu_matrix *matrix, int64_t group) {
-  return layout_of(matrix).unpacking == GD_CPU_UNPACK_affine4 ? 4 : group == 16 ? 12 : group == 32 ? 9 : 8;
+  int16_t unpacking = layout_of(matrix).unpacking;
+  return unpacking == GD_CPU_UNPACK_affine4 ? 4 : group == 16 ? 12 : group == 32 || unpacking == GD_CPU_UNPACK_affine8 ? 9 : 8;
 }
+
+GD_INLINE int int8_takes_few(const gd_cpu_matrix *matrix, int64_t rows) { return (void)matrix, (void)rows, 0; }
 
 /* The shapes of tiles, as the processor reads them. */
 typedef struct int8_shapes {
@@ -58,6 +61,12 @@ static int8_x int8_rows_at(
   own.scales = factors;
   own.groups = groups;
   return own;
+}
+/* The same from column `first` on, where there is one tile. */
+GD_INLINE int8_x int8_tile_from(int8_x x, int64_t first, int64_t group) {
+  x.values += first;
+  x.scales += first / group * 2 * INT8_ROWS;
+  return x;
 }
 GD_INLINE int8_x int8_tile_x(int8_x x, int64_t tile, int64_t from) {
   x.values += from * x.stride;
@@ -111,7 +120,7 @@ GD_INLINE void int8_tile(
   int64_t each = (asked + count - 1) / count;
   for (int64_t g = 0; g < count; g++, factors += 2 * INT8_ROWS) {
     const int32_t *own = products[g % 2];
-    int8_ask(next, each);
+    int8_ask(next, each, memory->end);
     next += each;
     vf scale = load(memory->scales, g * INT8_OUTPUTS, GD_CPU_F32), offset;
     if (has_offset) offset = load(offsets, g * INT8_OUTPUTS, GD_CPU_F32);

@@ -13,7 +13,8 @@
   F(IQ4_XS, iq4_xs, 32, GGML_IQ4_XS, 136, 8, 0) \
   F(Q2_K, q2_k, 16, GGML_Q2_K, 84, 16, 0) \
   F(Q3_K, q3_k, 16, GGML_Q3_K, 110, 16, 0) \
-  F(Q6_K, q6_k, 16, GGML_Q6_K, 210, 16, 0)
+  F(Q6_K, q6_k, 16, GGML_Q6_K, 210, 16, 0) \
+  F(NVFP4, nvfp4, 16, GGML_MXFP4, 8, 1, 1)
 
 GD_INLINE __m128i int8_load_16(const uint8_t *from) { return _mm_loadu_si128((const __m128i *)from); }
 GD_INLINE __m256i int8_load_32(const uint8_t *from) { return _mm256_loadu_si256((const __m256i *)from); }
@@ -197,6 +198,12 @@ GD_INLINE vi int8_sixteen_of(const uint8_t *block, const int8_t *x, int64_t left
   uint32_t type = form.type;
   int bytes = form.bytes;
   vi own[4];
+  if (form.is_mlx && form.group == 16) {
+    /* A lane has four even columns, and then the four odd ones, of half a group. */
+    GD_UNROLL for (int k = 0; k < 2; k++) own[k] = int8_nibbles((vi){0}, load_vi(block + 64 * k), x + 128 * k, type);
+    return __builtin_shufflevector(own[0], own[1], 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30) +
+           __builtin_shufflevector(own[0], own[1], 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+  }
   if (form.groups == 16) {
     int8_sixteen_groups(block, x, own, type);
     int8_sixteens_factors(block, scales, offsets, type);
@@ -230,12 +237,14 @@ GD_INLINE vi int8_sixteen_of(const uint8_t *block, const int8_t *x, int64_t left
   return __builtin_shufflevector(sums, sums, 0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
 }
 
-/* Factors of up to sixteen groups, in a tensor of their own; bytes are halves of powers of two (int8_micro_factors). */
-GD_INLINE vf int8_sixteen_factors(const void *factors, int64_t at, int64_t left, uint32_t dtype) {
+/* Factors of up to sixteen groups, in a tensor of their own; those of bytes are halved (int8_micro_factors). */
+GD_INLINE vf int8_sixteen_factors(const void *factors, int64_t at, int64_t left, uint32_t dtype, int64_t group) {
   __mmask16 mask = (__mmask16)(left < 16 ? (1u << left) - 1 : 0xffffu);
   if (dtype == GD_CPU_U8) {
-    vu bytes = (vu)_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask, (const uint8_t *)factors + at));
-    return (vf)(bytes << 23 | ((vu)(bytes == 0) & 0x00400000u)) * splat(0.5f);
+    __m128i bytes = _mm_maskz_loadu_epi8(mask, (const uint8_t *)factors + at);
+    if (group == MICRO_FLOAT_GROUP) return micro_e4m3((vsh)_mm256_cvtepi8_epi16(bytes)) * splat(0.5f);
+    vu exponents = (vu)_mm512_cvtepu8_epi32(bytes);
+    return (vf)(exponents << 23 | ((vu)(exponents == 0) & 0x00400000u)) * splat(0.5f);
   }
   if (dtype == GD_CPU_F32) return (vf)_mm512_maskz_loadu_ps(mask, (const float *)factors + at);
   vh halves = (vh)_mm256_maskz_loadu_epi16(mask, (const uint16_t *)factors + at);
@@ -245,7 +254,7 @@ GD_INLINE vf int8_sixteen_factors(const void *factors, int64_t at, int64_t left,
 /* The terms of `count` groups from a block on, as int8_terms has them. Those of MLX's forms have factors from `at` on. */
 GD_INLINE void int8_block_terms(
   const gd_cpu_matrix *matrix, const uint8_t *block, int64_t at, const int8_x *x, int64_t first, int64_t count, float *terms,
-  int8_block form
+  const uint8_t *end, int8_block form
 ) {
   int64_t step = 16 / form.groups * form.bytes;
   const int8_t *values = x->values + first * form.group;
@@ -254,12 +263,16 @@ GD_INLINE void int8_block_terms(
     _Alignas(64) uint8_t last[16 * 64];
     const uint8_t *own = block;
     int64_t left = count - g;
-    int8_ask(block, step);
-    if (left < 16 && (!form.is_mlx || left % 4 != 0)) own = __builtin_memcpy(last, block, (size_t)(left / form.groups * form.bytes));
+#if defined(GD_DOT_AVX512VNNI)
+    int8_ask(block, step, end);
+#else
+    int8_ask_by_call(block, step, end);
+#endif
+    if (left < 16 && (!form.is_mlx || form.group == 16 || left % 4 != 0)) own = __builtin_memcpy(last, block, (size_t)(left / form.groups * form.bytes));
     vf scales, offsets;
     vi sums = int8_total(int8_sixteen_of(own, values, left, form, &scales, &offsets), int8_ggml_is_small(form.type));
-    if (form.is_mlx) scales = int8_sixteen_factors(matrix->scales, at + g, left, form.type == 0 ? matrix->dtype : GD_CPU_U8);
-    if (form.type == 0) offsets = int8_sixteen_factors(matrix->biases, at + g, left, matrix->dtype);
+    if (form.is_mlx) scales = int8_sixteen_factors(matrix->scales, at + g, left, form.type == 0 ? matrix->dtype : GD_CPU_U8, form.group);
+    if (form.type == 0) offsets = int8_sixteen_factors(matrix->biases, at + g, left, matrix->dtype, form.group);
     else if (int8_ggml_middle(form.type) != 0) sums += load_vi(x->starts + first + g);
     vf term = __builtin_convertvector(sums, vf) * scales * load(x->scales, first + g, GD_CPU_F32);
     if (has_offset) term += offsets * load(x->sums, first + g, GD_CPU_F32);
@@ -270,24 +283,24 @@ GD_INLINE void int8_block_terms(
 /* The same of `rows` rows, whose terms are `apart` from one to the next: columns from block `from` of row `feature` on. */
 typedef void int8_blocks_of(
   const gd_cpu_matrix *matrix, int64_t feature, int64_t rows, const int8_x *x, int64_t first, int64_t count, float *terms,
-  int64_t apart);
+  int64_t apart, const uint8_t *end);
 #define GD_BLOCKS(FORMAT, NAME, ...)                                                                                          \
   static __attribute__((noinline)) void int8_blocks_##NAME(                                                                   \
     const gd_cpu_matrix *matrix, int64_t feature, int64_t rows, const int8_x *x, int64_t first, int64_t count, float *terms,  \
-    int64_t apart                                                                                                             \
+    int64_t apart, const uint8_t *end                                                                                         \
   ) {                                                                                                                         \
     int8_block form = {__VA_ARGS__};                                                                                          \
     int64_t groups = matrix->columns / form.group;                                                                            \
     const uint8_t *block = (const uint8_t *)matrix->values + (feature * groups + first) / form.groups * form.bytes;           \
     for (int64_t f = 0; f < rows; f++) {                                                                                      \
-      int8_block_terms(matrix, block, (feature + f) * groups + first, x, first, count, terms, form);                          \
+      int8_block_terms(matrix, block, (feature + f) * groups + first, x, first, count, terms, end, form);                     \
       block += groups / form.groups * form.bytes;                                                                             \
       terms += apart;                                                                                                         \
     }                                                                                                                         \
   }                                                                                                                           \
   static void int8_arrange_##NAME(const int8_t *x, int64_t columns, int8_t *out) {                                            \
     int8_block form = {__VA_ARGS__};                                                                                          \
-    if (form.group == 16) __builtin_memcpy(out, x, (size_t)columns);                                                          \
+    if (form.group == 16 && !form.is_mlx) __builtin_memcpy(out, x, (size_t)columns);                                          \
     else int8_arrange(x, columns, out, form);                                                                                 \
   }
 GD_INT8_BLOCKS(GD_BLOCKS)

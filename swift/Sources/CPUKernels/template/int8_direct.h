@@ -75,6 +75,12 @@ GD_INLINE vi int8_direct_four(const uint8_t *from, const int8_t *x, int8_block f
 /* The bytes of x of `columns` columns, up to sixteen whole groups, in the order of int8_direct_four. */
 GD_INLINE void int8_arrange(const int8_t *x, int64_t columns, int8_t *out, int8_block form) {
   int64_t group = form.group;
+  if (group == 16) {
+    for (int64_t i = 0; i < columns; i += 128, x += 128, out += 128) {
+      for (int k = 0; k < 64; k++) out[k] = x[2 * k], out[64 + k] = x[2 * k + 1];
+    }
+    return;
+  }
   for (int64_t i = 0; i < columns; i += 4 * group) {
     for (int64_t k = 0; k < 4 * group; k += 32, x += 32) {
       int64_t lane = k / group, piece = k % group / 32;

@@ -7,6 +7,30 @@
  * all rows of x share; the lanes of a vector are outputs, and x is broadcast (int8_tile.h, with AMX int8_amx.h). A few rows: the same
  * without a panel, where the format allows it (int8_few.h). One row: int8_one.h. */
 
+/* Adds the terms of columns i .. i + count - 1 of `features` outputs from `first` on to the sums of `rows` rows. */
+static void int8_part(
+  const gd_cpu_linear *op, const int8_memory *memory, const int8_form *form, int8_x x, int64_t first, int64_t features, int64_t i, int64_t count,
+  int64_t rows, int64_t tiles
+) {
+  const gd_cpu_matrix *matrix = &op->weight;
+  int8_panel_factors(matrix, form, memory, first, features, i, count);
+  const float *offsets = form->has_offset ? memory->offsets : NULL;
+#if !defined(GD_DOT_AMX)
+  if (features == INT8_OUTPUTS && int8_takes_few(matrix, op->rows)) return int8_few_outputs(matrix, memory, offsets, x, rows, first, i, count);
+#endif
+  /* With few tiles there is no time for it between them. */
+  int asks = tiles <= 2 && int8_packed_of(matrix) == NULL;
+  int64_t asked = INT8_OUTPUTS * matrix_bytes(matrix, count) / tiles;
+  const uint8_t *next_panel = int8_next(matrix, first, i);
+  int8_panel(matrix, form, memory, first, features, i, count, asks);
+  for (int64_t tile = 0; tile < tiles; tile++) {
+    int64_t from = tile * rows / tiles, next = (tile + 1) * rows / tiles;
+    int8_tile_of(
+      memory, offsets, int8_tile_x(x, tile, from), count / form->group, form->group, memory->sums + from * INT8_OUTPUTS, next - from,
+      form->is_small, next_panel + tile * asked, asks ? 0 : asked);
+  }
+}
+
 /* Several rows by features begin .. end - 1. */
 static void int8_many(const gd_cpu_linear *op, const int8_memory *memory, int64_t begin, int64_t end, const uint32_t *stop) {
   const gd_cpu_matrix *matrix = &op->weight;
@@ -15,6 +39,7 @@ static void int8_many(const gd_cpu_linear *op, const int8_memory *memory, int64_
   int64_t most = least(INT8_PANEL_ROWS, INT8_PANEL / ofRow / INT8_ROWS * INT8_ROWS);
   for (int64_t row = 0; row < op->rows; row += most) {
     int64_t rows = least(most, op->rows - row), tiles = (rows + INT8_ROWS - 1) / INT8_ROWS;
+    int64_t narrow = tiles == 1 && !int8_takes_few(matrix, op->rows) ? INT8_NARROW : span;
     int8_x x;
     int8_tiles_begin((rows + tiles - 1) / tiles, form.group);
     for (int64_t first = begin; first < end && !gd_cpu_stopped(stop); first += INT8_OUTPUTS) {
@@ -24,21 +49,9 @@ static void int8_many(const gd_cpu_linear *op, const int8_memory *memory, int64_
         int64_t count = least(span, columns - i);
         /* A span of all columns serves all features. */
         if (first == begin || span < columns) x = int8_rows_at(op, memory, row, rows, i, count, form.group);
-        int8_panel_factors(matrix, &form, memory, first, features, i, count);
-        const float *offsets = form.has_offset ? memory->offsets : NULL;
-#if !defined(GD_DOT_AMX)
-        if (op->rows <= INT8_MOST_FEW && features == INT8_OUTPUTS && int8_few_outputs(matrix, memory, offsets, x, rows, first, i, count)) continue;
-#endif
-        /* With few tiles there is no time for it between them. */
-        int asks = tiles <= 2 && int8_packed_of(matrix) == NULL;
-        int64_t asked = INT8_OUTPUTS * matrix_bytes(matrix, count) / tiles;
-        const uint8_t *next_panel = int8_next(matrix, first, i);
-        int8_panel(matrix, &form, memory, first, features, i, count, asks);
-        for (int64_t tile = 0; tile < tiles; tile++) {
-          int64_t from = tile * rows / tiles, next = (tile + 1) * rows / tiles;
-          int8_tile_of(
-            memory, offsets, int8_tile_x(x, tile, from), count / form.group, form.group, memory->sums + from * INT8_OUTPUTS,
-            next - from, form.is_small, next_panel + tile * asked, asks ? 0 : asked);
+        for (int64_t at = 0; at < count; at += narrow) {
+          int64_t part = least(narrow, count - at);
+          int8_part(op, memory, &form, int8_tile_from(x, at, form.group), first, features, i + at, part, rows, tiles);
         }
       }
       for (int64_t r = 0; r < rows; r++) linear_finish(op, memory->sums + r * INT8_OUTPUTS, row + r, first, features);
@@ -64,6 +77,7 @@ static void int8_features(const gd_cpu_linear *op, int64_t first, int64_t last, 
   memory.offsets = scratch_take(&take, INT8_SPAN_GROUPS * INT8_OUTPUTS);
   memory.sums = scratch_take(&take, INT8_PANEL_ROWS * INT8_OUTPUTS);
   memory.x = (int8_t *)scratch_take(&take, INT8_PANEL / 4);
+  memory.end = (const uint8_t *)matrix_row(&op->weight, op->out_features);
 #if !defined(GD_DOT_AMX)
   /* Columns that cannot be arranged at once are rare. */
   if (op->rows == 1 && op->rounded->stride <= INT8_PANEL) return int8_one(op, &memory, first, last, stop);

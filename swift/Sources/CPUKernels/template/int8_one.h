@@ -32,7 +32,7 @@ static void int8_one_row(
   for (int64_t i = from; i < from + columns; i += segment) {
     int64_t part = least(segment, from + columns - i), g = (i - from) >> shift;
     const uint8_t *numbers = row + matrix_bytes(matrix, i);
-    int8_ask(numbers, matrix_bytes(matrix, part));
+    int8_ask_by_call(numbers, matrix_bytes(matrix, part), memory->end);
     /* Bytes lie as they are multiplied, sixteen groups at a time. */
     if (!is_bytes || (part >> shift) % INT8_STEP != 0) {
       form->numbers(row, i, part, memory->numbers);
@@ -70,7 +70,7 @@ static void int8_one(const gd_cpu_linear *op, const int8_memory *memory, int64_t
       int64_t part = least(span, columns - from);
 #if GD_WIDTH == 16
       if (direct.terms != NULL) {
-        direct.terms(matrix, first, count, &x, from >> shift, part >> shift, memory->terms, apart);
+        direct.terms(matrix, first, count, &x, from >> shift, part >> shift, memory->terms, apart, memory->end);
         int8_add_terms(memory->terms, apart, part >> shift, sums);
         continue;
       }

@@ -2,6 +2,8 @@
  * take them (int8_linear.h). */
 
 enum { INT8_SPAN = 16384, INT8_SPAN_GROUPS = INT8_SPAN / 16 };
+/* Columns of a panel that stays in the first cache, where one tile has all rows: others read it once more. */
+enum { INT8_NARROW = 1024 };
 /* Bytes of x that stay in the second cache, and its most rows. Processors with AMX have 2 MB. */
 #if defined(GD_DOT_AMX)
 enum { INT8_PANEL = 800 << 10, INT8_PANEL_ROWS = 384 };
@@ -33,11 +35,12 @@ typedef struct int8_memory {
   float *sums;      /* [INT8_PANEL_ROWS, INT8_OUTPUTS] */
   float *terms;     /* one row: [INT8_OUTPUTS, groups of a span and 16 more]; in the place of the panel */
   int8_t *x;        /* rows that were apart, and what belongs to them */
+  const uint8_t *end; /* of the weight */
 } int8_memory;
 
-/* The columns of the next panel, which follow one another where a panel has all of them. */
+/* Where the next INT8_OUTPUTS outputs have as many bytes as the columns before `first` of these have: they follow one another. */
 GD_INLINE const uint8_t *int8_next(const gd_cpu_matrix *matrix, int64_t feature, int64_t first) {
-  return (const uint8_t *)matrix_row(matrix, feature + INT8_OUTPUTS) + matrix_bytes(matrix, first);
+  return (const uint8_t *)matrix_row(matrix, feature + INT8_OUTPUTS) + INT8_OUTPUTS * matrix_bytes(matrix, first);
 }
 
 /* Asks for `count` scales and offsets from `at` on, in tensors of their own, into the second cache. Asking beyond their end does no
@@ -181,7 +184,7 @@ static void int8_panel(
       const uint8_t *row = (const uint8_t *)matrix_row(matrix, feature + least(f, features - 1));
       form->numbers(row, first + i, part, memory->numbers + f * INT8_PIECES);
       int64_t asked = asks ? matrix_bytes(matrix, part) : 0;
-      int8_ask(next, asked);
+      int8_ask_by_call(next, asked, memory->end);
       next += asked;
     }
     int8_interleave(memory->numbers, part, form->middle, memory->panel + i * INT8_OUTPUTS);

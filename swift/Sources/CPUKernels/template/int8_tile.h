@@ -20,6 +20,9 @@ static int8_x int8_rows_at(
   return (int8_x){values, scales, sums, starts, count + INT8_APART, groups};
 }
 
+/* x from column `first` on. */
+GD_INLINE int8_x int8_tile_from(int8_x x, int64_t first, int64_t group) { return int8_from(x, first, group); }
+
 /* x of a tile whose first row is `from`. */
 GD_INLINE int8_x int8_tile_x(int8_x x, int64_t tile, int64_t from) { return (void)tile, int8_row_from(x, from); }
 
@@ -67,7 +70,7 @@ static void int8_tile_of(
   const int8_memory *memory, const float *offsets, int8_x x, int64_t count, int64_t group, float *sums, int64_t rows, int small,
   const uint8_t *next, int64_t asked
 ) {
-  int8_ask(next, asked);
+  int8_ask_by_call(next, asked, memory->end);
   switch (INT8_TELLS_SMALL && small ? -rows : rows) {
 #define GD_CASE_TILE(ROWS) \
   case ROWS: return int8_tile(memory, offsets, x, count, group, sums, ROWS < INT8_ROWS ? ROWS : INT8_ROWS, 0); \

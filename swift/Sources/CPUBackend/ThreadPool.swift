@@ -215,8 +215,10 @@ private final class PoolWorker: @unchecked Sendable {
         seen = now
         return true
       }
-      let part = Int(seen & ((1 << PoolWorker.partBits) &- 1))
-      let index = Int(seen >> PoolWorker.partBits & ((1 << PoolWorker.crewBits) &- 1))
+      let parts: UInt64 = (1 << PoolWorker.partBits) &- 1
+      let crews: UInt64 = (1 << PoolWorker.crewBits) &- 1
+      let part = Int(seen & parts)
+      let index = Int(seen >> PoolWorker.partBits & crews)
       crewAt(index)?.runParts(from: part, scratch: scratch.start)
     }
   }

@@ -39,19 +39,23 @@ import Testing
     }
 
     static let row = dim * 4
-    /// Rows of 256 bytes in 4 MiB: the rows that the first op writes, and those that the second reads and writes.
-    @Test(arguments: [
+    static let mib = 1_048_576
+    typealias Place = (first: Int, second: Int, writes: Int, fails: Bool)
+    /// Rows of 256 bytes in 4 MiB: the rows that the first op writes, and those that the second reads and writes. As arguments of the
+    /// test without a type of their own they would take the compiler half a minute.
+    static let places: [Place] = [
       (first: 0, second: 0, writes: 4096, fails: true),  // equal starts
       (first: 0, second: row, writes: 4096, fails: true),  // the second row of it
       (first: row, second: 0, writes: 4096, fails: true),
-      (first: 2 << 20, second: 2 << 20 + row, writes: 4096, fails: true),  // far inside
+      (first: 2 * mib, second: 2 * mib + row, writes: 4096, fails: true),  // far inside
       (first: 0, second: 4 * row, writes: 4096, fails: false),  // neighbours
       (first: 4 * row, second: 0, writes: 4096, fails: false),
       (first: 0, second: 65536, writes: 2 * row, fails: true),  // two writes
-      (first: 0, second: 65536, writes: 3 << 20, fails: true),  // the second writes rows that the first reads
-      (first: 0, second: 65536, writes: 3 << 20 + 4 * row, fails: false),
-    ])
-    func isFound(_ at: (first: Int, second: Int, writes: Int, fails: Bool)) throws {
+      (first: 0, second: 65536, writes: 3 * mib, fails: true),  // the second writes rows that the first reads
+      (first: 0, second: 65536, writes: 3 * mib + 4 * row, fails: false),
+    ]
+    @Test(arguments: places)
+    func isFound(_ at: Place) throws {
       let backend = try MetalBackend(device: Devices.emulated())
       let memory = try backend.allocate(byteCount: 4 << 20)
       let first = sum(memory, rows: 4, x: 3 << 20, y: 3 << 20, out: at.first)

@@ -118,7 +118,8 @@ private let kernelSource = shaderPieces.joined()
   }
 
   @Test func optionsHaveTheKernelsValues() {
-    #expect([DType.f32, .f16, .bf16].map { Int($0.rawValue) } == [GDM_F32, GDM_F16, GDM_BF16])
+    let dtypes: [DType] = [.f32, .f16, .bf16]
+    #expect(dtypes.map { Int($0.rawValue) } == [GDM_F32, GDM_F16, GDM_BF16])
     #expect(
       GateForm.allCases.map { Int($0.rawValue) } == [
         GDM_GATE_DECAY, GDM_GATE_LOG, GDM_GATE_NEG_LOG, GDM_GATE_RAW, GDM_GATE_RAW_SSM, GDM_GATE_RAW_BOUNDED,

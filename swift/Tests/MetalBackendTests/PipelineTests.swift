@@ -24,18 +24,26 @@ struct PipelineTests {
       let pipeline = try backend.pipelines.pipeline(kernel)
       let (seconds, attoseconds) = (ContinuousClock.now - start).components
       #expect(pipeline.maxThreads >= GDM_SIMD_LANES && pipeline.threadgroupBytes <= 32768, "\(kernel.name)")
-      let milliseconds = Double(seconds) * 1e3 + Double(attoseconds) * 1e-15
+      let milliseconds: Double = Double(seconds) * 1e3 + Double(attoseconds) * 1e-15
       lines.append(
-        "{\"kernel\": \"\(kernel.name)\", \"maxThreads\": \(pipeline.maxThreads), "
-          + "\"threadgroupBytes\": \(pipeline.threadgroupBytes), \"milliseconds\": \(milliseconds)}")
+        """
+        {"kernel": "\(kernel.name)", "maxThreads": \(pipeline.maxThreads), \
+        "threadgroupBytes": \(pipeline.threadgroupBytes), "milliseconds": \(milliseconds)}
+        """)
     }
     let forms = try formsTaken(backend)
     guard let path = getenv("GATED_DELTA_PIPELINES") else { return }
     let file = try #require(fopen(path, "w"))
     let cores = backend.chip.cores.map { "\($0)" } ?? "null"
     fputs(
-      "{\"cores\": \(cores), \"fewThreadgroups\": \(backend.chip.fewThreadgroups), \"kernels\": [\n"
-        + lines.joined(separator: ",\n") + "\n], \"forms\": [\n" + forms.joined(separator: ",\n") + "\n]}\n", file)
+      """
+      {"cores": \(cores), "fewThreadgroups": \(backend.chip.fewThreadgroups), "kernels": [
+      \(lines.joined(separator: ",\n"))
+      ], "forms": [
+      \(forms.joined(separator: ",\n"))
+      ]}
+
+      """, file)
     #expect(fclose(file) == 0)
   }
 

@@ -41,6 +41,7 @@ final class Executor {
     scratch = try PageRange(byteCount: gd_cpu_scratch_bytes(), alignment: 4096)
     _ = kernels.pointee.choose_block?(scratch.start, 0)
     _ = kernels.pointee.choose_widening?(scratch.start, 0)
+    _ = kernels.pointee.choose_turning?(scratch.start, 0)
     bounds = GrowingBuffer()
     bounds.reserve(ThreadPool.mostParts &+ 1)
     crew = ThreadPool.shared.join(threads: threads)

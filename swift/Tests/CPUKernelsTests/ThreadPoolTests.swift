@@ -191,6 +191,37 @@ import Threading
     #expect(choose(scratch.start, 0) == chosen)
   }
 
+  /// Many tokens over panels of the state or over its rows, measured or set: the bits are the same, in sequences that are long
+  /// enough for panels and others, and for rows that fill no panel.
+  @Test(arguments: instructionSets) func panelsGiveTheSameBits(_ isa: String) throws {
+    let kernels = try kernels(isa)
+    let choose = try #require(kernels.choose_turning)
+    let scratch = try PageRange(byteCount: gd_cpu_scratch_bytes(), alignment: 4096)
+    let device = try device(isa)
+    defer { device.close() }
+    // Instruction sets without panels stay with rows.
+    let ways: [Int32] = choose(scratch.start, 7) == 7 ? [1, 3, 5, 7] : [1]
+    let kinds: [(GateDims, DType)] = [(.perHead, .f32), (.perHead, .bf16), (.perKey, .f32), (.perKey, .f16)]
+    for (keyDim, valueDim) in [(128, 128), (64, 72), (16, 32), (72, 136), (256, 256)] {
+      for (gate, stateType) in kinds {
+        var results: [([UInt8], [UInt8])] = []
+        for way in ways {
+          #expect(choose(scratch.start, way) == way)
+          var random = Random(seed: 93)
+          let shape = DeltaCase.Shape.inPlace(
+            [31, 97, 1, 32], keyDim: keyDim, valueDim: valueDim, stateType: stateType, gateDims: gate)
+          let one = try DeltaCase(shape, &random)
+          try device.run([.gatedDelta(one.op, one.sequences)])
+          results.append((one.out.bytes, one.state.bytes))
+        }
+        for result in results.dropFirst() { #expect(result == results[0], "\(keyDim) \(valueDim) \(gate) \(stateType)") }
+      }
+    }
+    let chosen = choose(scratch.start, 0)
+    #expect(ways.contains(chosen))
+    #expect(choose(scratch.start, 0) == chosen)
+  }
+
   /// bf16 rows of single tokens, kept widened or widened twice, measured or set: the bits are the same.
   @Test(arguments: instructionSets) func keptRowsGiveTheSameBits(_ isa: String) throws {
     let kernels = try kernels(isa)

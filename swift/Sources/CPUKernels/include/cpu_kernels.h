@@ -340,6 +340,9 @@ typedef struct gd_cpu_kernels {
   /* The same for bf16 states and single tokens: 1: a row is widened for its sum and again for its update; 2: it is kept
    * in between. Instruction sets that only know 1 stay with it. */
   int32_t (*choose_widening)(void *scratch, int32_t way);
+  /* The same for many tokens: 1, and 2 more where they go over panels of the state and a decay is one number, 4 more where they
+   * do and decays are per key dimension. */
+  int32_t (*choose_turning)(void *scratch, int32_t ways);
   /* One helper each for the whole library, for its tests: out[i] = f(in[i]). */
   void (*exp)(const float *in, float *out, int64_t count);
   void (*sigmoid)(const float *in, float *out, int64_t count);

@@ -10,6 +10,6 @@ static int32_t delta_choose_block(void *memory, int32_t block) {
   delta_scratch scratch = delta_scratch_make(&cursor, 128);
   delta_trial trial = {
     .setting = &delta_block, .usual = DELTA_MANY, .other = DELTA_FEW, .margin = 16, .trials = 6,
-    .state = {scratch.state, scratch.state, NULL, GD_CPU_F32, GD_CPU_F32}, .tokens = 8};
+    .state = {scratch.state, scratch.state, NULL, GD_CPU_F32, GD_CPU_F32, 0}, .tokens = 8};
   return delta_choose(&trial, &scratch, &chosen, block);
 }

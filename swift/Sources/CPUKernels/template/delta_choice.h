@@ -8,6 +8,7 @@ typedef struct delta_trial {
   int trials;           /* of each value, in turn: the least time counts */
   delta_state state;    /* rows in the scratch's state, and their target */
   int64_t tokens;
+  int per_key;          /* a decay for each key dimension */
 } delta_trial;
 
 /* Numbers that leave rows unchanged: ones, as bf16. */
@@ -25,10 +26,12 @@ static uint64_t delta_trial_time(
   const delta_trial *trial, const delta_scratch *scratch, int32_t value, uint64_t least
 ) {
   gd_cpu_heads heads = {.key_heads = 1, .value_heads = 1, .key_dim = 128, .value_dim = 128};
-  delta_extras extras = {0};
   __atomic_store_n(trial->setting, value, __ATOMIC_RELAXED);
+  delta_state state = trial->state;
+  state.in_panels = state.in_panels && delta_turns(trial->per_key);
+  delta_extras extras = {.tokens_before = state.in_panels}; /* the rows are turned already */
   uint64_t since = gd_cpu_nanoseconds();
-  delta_tokens(scratch, &heads, 0, trial->state, 0, 128, trial->tokens, &extras);
+  delta_tokens(scratch, &heads, trial->per_key, state, 0, 128, trial->tokens, &extras);
   uint64_t time = gd_cpu_nanoseconds() - since;
   return time < least ? time : least;
 }

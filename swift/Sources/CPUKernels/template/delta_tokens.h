@@ -1,6 +1,7 @@
 /* The gated delta rule for one sequence and value head: some prepared tokens (delta.h) over the head's value rows.
  *
- * For each block of rows (delta_block) one pass a token (delta_passes.h). The state is read from its slot by the first pass, stays
+ * Many tokens go over panels of rows (delta_panel.h) where that is faster. Else, and for the rows that fill no panel, for
+ * each block of rows (delta_block) one pass a token (delta_passes.h). The state is read from its slot by the first pass, stays
  * f32 between tokens (in its own slot if that is f32, else in scratch) and is rounded once, by the pass of the last
  * token. A single token goes over all rows in one pass. */
 
@@ -11,41 +12,6 @@ static int32_t delta_block = 32;
 /* A single token's bf16 rows are widened twice or kept widened, as delta_widening.h chooses. No bit depends on it. */
 enum { DELTA_WIDENS_TWICE = 1, DELTA_WIDENS_ONCE = 2 };
 static int32_t delta_widening = DELTA_WIDENS_TWICE;
-
-/* A head's rows before and after some tokens. */
-typedef struct delta_state {
-  const void *source, *next_source; /* ... and the state read after it */
-  void *target; /* NULL: not stored, and left in scratch->state as f32 */
-  uint32_t source_dtype, target_dtype;
-} delta_state;
-
-/* Rows of inputs and outputs, one for each token, that are needed soon: the passes prefetch them. */
-enum { DELTA_WANTED = 4 };
-typedef struct delta_wanted {
-  const char *row;
-  int64_t step, bytes, tokens;
-} delta_wanted;
-
-/* Additional outputs: states after some tokens, and each token's d. */
-typedef struct delta_extras {
-  const gd_cpu_state_store *stores;
-  int64_t store_count, tokens_before; /* stores count tokens from the sequence's first */
-  int64_t head;
-  float *record; /* d of the block's first token and the head's first row; NULL: not kept */
-  int64_t record_stride;
-  delta_wanted wanted[DELTA_WANTED];
-} delta_extras;
-
-/* `part` of `parts` of token t's rows. */
-GD_INLINE void fetch_wanted(const delta_extras *extras, int64_t t, int64_t part, int64_t parts) {
-  for (int j = 0; j < DELTA_WANTED; j++) {
-    const delta_wanted *wanted = &extras->wanted[j];
-    if (t >= wanted->tokens) continue;
-    const char *row = wanted->row + t * wanted->step;
-    int64_t begin = wanted->bytes * part / parts;
-    fetch(row + begin, wanted->bytes * (part + 1) / parts - begin);
-  }
-}
 
 /* Stores that are due `after` so many tokens, of rows, f32 at `rows`. where: elements before them in a state. */
 GD_INLINE int64_t store_rows(
@@ -67,8 +33,17 @@ static void delta_tokens(
   int64_t dim = heads->key_dim, value_dim = heads->value_dim, decay_step = per_key ? scratch->padded : 1;
   int64_t block = count == 1 ? end_row - first_row : __atomic_load_n(&delta_block, __ATOMIC_RELAXED);
   int64_t blocks = (end_row - first_row + block - 1) / block;
-  for (int64_t row = first_row; row < end_row; row += block) {
-    int64_t rows = least(end_row - row, block), where = (extras->head * value_dim + row) * dim, next_store = 0;
+  for (int64_t row = first_row, rows; row < end_row; row += rows) {
+    rows = least(end_row - row, block);
+#if DELTA_CAN_TURN
+    if (state.in_panels && end_row - row >= DELTA_PANEL) {
+      rows = DELTA_PANEL;
+      int64_t part = (row - first_row) / DELTA_PANEL, parts = (end_row - first_row) / DELTA_PANEL;
+      delta_panel_tokens(scratch, heads, per_key, state, row, count, extras, part, parts);
+      continue;
+    }
+#endif
+    int64_t where = (extras->head * value_dim + row) * dim, next_store = 0;
     /* Between tokens the rows are here. */
     int in_target = state.target != NULL && state.target_dtype == GD_CPU_F32;
     float *between = (in_target ? (float *)state.target : scratch->state) + row * dim;
@@ -81,6 +56,11 @@ static void delta_tokens(
       .next_key = scratch->decayed_key, .next_value = scratch->value + row, .next_beta = scratch->beta[0],
       .delta = scratch->delta, .widened = scratch->widened};
     if (count > 1) first_pass[source_dtype - 1](&pass);
+    delta_wanted wanted[DELTA_WANTED];
+    if (count > 1) {
+      __builtin_memcpy(wanted, extras->wanted, sizeof wanted);
+      wanted_part(wanted, (row - first_row) / block, blocks);
+    }
     while (next_store < extras->store_count && extras->stores[next_store].after <= extras->tokens_before) next_store++;
     for (int64_t t = 0; t < count; t++) {
       int64_t after = extras->tokens_before + t + 1;
@@ -108,7 +88,7 @@ static void delta_tokens(
         pass.next_key = scratch->decayed_key + (t + 1) * scratch->padded;
         pass.next_value = scratch->value + (t + 1) * value_dim + row;
         pass.next_beta = scratch->beta[t + 1];
-        fetch_wanted(extras, t, (row - first_row) / block, blocks);
+        fetch_wanted(wanted, t);
         next_pass[per_key][source_dtype - 1](&pass);
       }
       if (stored) next_store = store_rows(extras, next_store, after, between, where, rows * dim);

@@ -10,6 +10,6 @@ static int32_t delta_choose_widening(void *memory, int32_t way) {
   delta_scratch scratch = delta_scratch_make(&cursor, 128);
   delta_trial trial = {
     .setting = &delta_widening, .usual = DELTA_WIDENS_TWICE, .other = DELTA_WIDENS_ONCE, .margin = 32, .trials = 8,
-    .state = {scratch.state, scratch.state, scratch.state, GD_CPU_BF16, GD_CPU_BF16}, .tokens = 1};
+    .state = {scratch.state, scratch.state, scratch.state, GD_CPU_BF16, GD_CPU_BF16, 0}, .tokens = 1};
   return delta_choose(&trial, &scratch, &chosen, way);
 }

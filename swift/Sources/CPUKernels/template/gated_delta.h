@@ -121,7 +121,8 @@ static void gated_delta_item(
   delta_scratch of_head = delta_scratch_from(*shared, key_row), *scratch = &of_head;
   int per_key = op->gates.gate_dims == GD_CPU_GATE_PER_KEY;
   int64_t size = dtype_size(op->state_dtype), offset = head * value_dim * dim * size;
-  delta_state state = {gd_cpu_zeros, item_state(op, next), NULL, GD_CPU_F32, op->state_dtype};
+  delta_state state = {gd_cpu_zeros, item_state(op, next), NULL, GD_CPU_F32, op->state_dtype, 0};
+  state.in_panels = sequence->count >= DELTA_PANEL_TOKENS && dim % GD_LANES == 0 && delta_turns(per_key);
   if (sequence->read != NULL) {
     state.source = (const char *)sequence->read + offset;
     state.source_dtype = op->state_dtype;
@@ -146,7 +147,8 @@ static void gated_delta_item(
     }
     record_inputs(op, scratch, head, first, count, first_row);
     /* A slot of 16-bit elements is written with the last tokens only. */
-    state.target = count == left || op->state_dtype == GD_CPU_F32 ? target : NULL;
+    int is_direct = op->state_dtype == GD_CPU_F32 && !state.in_panels;
+    state.target = count == left || is_direct ? target : NULL;
     int64_t then = first + count, more = least(left - count, DELTA_TOKENS), rows = end_row - first_row;
     delta_extras extras = {
       .stores = sequence->stores, .store_count = sequence->store_count, .tokens_before = done, .head = head,

@@ -68,7 +68,7 @@ static void step_heads(step_run *run, int64_t first, const void *next) {
     scratch.value += h * value_dim, scratch.out += h * value_dim;
     prepare_gates(&op->gates, head, run->token, 1, key_dim, &scratch);
     decay_key(&scratch, per_key, 0);
-    delta_state state = {gd_cpu_zeros, gd_cpu_zeros, NULL, GD_CPU_F32, op->state_dtype};
+    delta_state state = {gd_cpu_zeros, gd_cpu_zeros, NULL, GD_CPU_F32, op->state_dtype, 0};
     if (states->read != NULL) {
       state.source = (const char *)states->read + head * head_bytes;
       state.next_source = h + 1 < run->count ? (const char *)state.source + head_bytes : next;

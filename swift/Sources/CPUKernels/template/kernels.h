@@ -10,13 +10,16 @@
 #include "delta_passes.h"
 #include "delta_pass_tables.h"
 #include "delta.h"
+#include "chunk_tiles.h"
+#include "delta_state.h"
+#include "delta_panel.h"
 #include "delta_tokens.h"
 #include "delta_choice.h"
 #include "delta_block.h"
 #include "delta_widening.h"
+#include "delta_turning.h"
 #include "states.h"
 #include "gated_delta.h"
-#include "chunk_tiles.h"
 #include "chunk.h"
 #include "chunk_panel.h"
 #include "gated_delta_chunked.h"
@@ -72,7 +75,8 @@ static void map_convert(const void *in, uint32_t in_dtype, void *out, uint32_t o
     .expert_linear = expert_linear, .combine_experts = combine_experts, .top_k = top_k, .copy_slots = gd_cpu_copy_slots_run, \
     .attention_store = attention_store, .attention = attention, .attention_combine = attention_combine, \
     .commit_gated_delta = commit_gated_delta, .commit_causal_conv1d = commit_causal_conv1d, \
-    .choose_block = delta_choose_block, .choose_widening = delta_choose_widening, .exp = map_exp, \
+    .choose_block = delta_choose_block, .choose_widening = delta_choose_widening, \
+    .choose_turning = delta_choose_turning, .exp = map_exp, \
     .sigmoid = map_sigmoid, .softplus = map_softplus, .silu = map_silu, \
     .activation_sigmoid = map_activation_sigmoid, .convert = map_convert, \
   }

@@ -29,12 +29,12 @@ struct DeltaCase {
     /// Ragged sequences over slots of their own, in place.
     static func inPlace(
       _ lengths: [Int], keyHeads: Int = 2, valueHeads: Int = 4, keyDim: Int = 32, valueDim: Int = 24,
-      activation: DType = .f32, stateType: DType = .f32, outType: DType? = nil
+      activation: DType = .f32, stateType: DType = .f32, outType: DType? = nil, gateDims: GateDims? = nil
     ) -> Shape {
       Shape(
         lengths: lengths, read: Array(lengths.indices), write: Array(lengths.indices), slots: max(lengths.count, 1),
         keyHeads: keyHeads, valueHeads: valueHeads, keyDim: keyDim, valueDim: valueDim, activation: activation,
-        stateType: stateType, outType: outType)
+        stateType: stateType, outType: outType, gateDims: gateDims)
     }
 
     /// Any legal case.

@@ -21,14 +21,15 @@ function output(command: string[]): string {
 
 type Isa = "avx2" | "avxvnni" | "avx512" | "avx512vnni" | "avx512bf16" | "amx" | "neon" | "neondot";
 
-/** The kernels of int8 activations are files of their own; sets that differ in these alone share the others. */
+/** The kernels of int8 activations are files of their own; sets that differ in these alone share the others. Those with the bf16 instruction take a part
+ * of linear from AVX-512. */
 const parts: Readonly<Record<Isa, readonly string[]>> = {
   avx2: ["avx2", "int8_avx2", "int8_avxvnni"],
   avxvnni: ["avx2", "int8_avx2", "int8_avxvnni"],
   avx512: ["avx512", "int8_avx512", "int8_avx512vnni"],
   avx512vnni: ["avx512", "int8_avx512", "int8_avx512vnni"],
-  avx512bf16: ["avx512bf16", "int8_avx512vnni", "int8_amx"],
-  amx: ["avx512bf16", "int8_avx512vnni", "int8_amx"],
+  avx512bf16: ["avx512bf16", "avx512", "int8_avx512", "int8_avx512vnni", "int8_amx"],
+  amx: ["avx512bf16", "avx512", "int8_avx512", "int8_avx512vnni", "int8_amx"],
   neon: ["neon", "int8_neon", "int8_neondot"],
   neondot: ["neon", "int8_neon", "int8_neondot"],
 };

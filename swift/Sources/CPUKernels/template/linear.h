@@ -111,51 +111,45 @@ static void linear_many(
   }
 }
 
-/* Floats for partials: of the rows and features of a panel of x without whole rows; of a few rows, for those of LINEAR_FEW outputs each
- * and for as many scales and biases of rows of weight. */
-enum { LINEAR_FEW = 24, LINEAR_ROW_SUMS = LINEAR_FEW * 2 * GD_LANES };
+/* Floats for partials, of the rows and features of a panel of x without whole rows; of a few rows, for LINEAR_FEW outputs of each and for
+ * the scales and biases of as many rows of weight. */
+enum { LINEAR_FEW = LINEAR_SUMS_AT_ONCE };
 enum { LINEAR_SUMS = GD_CPU_LINEAR_DEEP_ROWS * LINEAR_WIDE * 2 * GD_LANES + LINEAR_TILE };
 /* Floats for the outputs of a panel's rows and LINEAR_WIDE features: in tiles, at least two thirds of which are in use. */
 enum { LINEAR_ALL_OUTPUTS = GD_CPU_LINEAR_ROWS * LINEAR_WIDE * 3 / 2 };
-/* The most rows that are multiplied without panels of weight. */
-enum { LINEAR_FEW_ROWS = LINEAR_TAKEN > 1 ? 8 : 1, LINEAR_FEW_SUMS = LINEAR_FEW_ROWS * LINEAR_ROW_SUMS };
-/* The longest row that these and a panel suffice for: groups of 16 columns have no biases, others are twice as long. */
-enum { LINEAR_DOT_COLUMNS = (LINEAR_SUMS - LINEAR_FEW_SUMS) / LINEAR_FEW * MATRIX_LEAST_GROUP };
-/* Floats between rows, where there are few: not a power of two apart, they do not compete for lines of a cache. */
-enum { LINEAR_GAP = GD_LANES };
+/* The most rows that are multiplied without panels of weight, and their outputs with those that fill the last sum_eight. */
+enum { LINEAR_FEW_ROWS = LINEAR_TAKEN, LINEAR_FEW_VALUES = LINEAR_FEW_ROWS * LINEAR_FEW + 8 };
+/* The longest row that these suffice for: groups of 16 columns have no biases, others are twice as long. */
+enum { LINEAR_DOT_COLUMNS = (LINEAR_SUMS - LINEAR_FEW_VALUES) / LINEAR_FEW * MATRIX_LEAST_GROUP };
 
 /* Whether there are few rows, which fit a panel. */
 GD_INLINE int linear_is_few(const gd_cpu_linear *op) {
-  int64_t columns = op->weight.columns, stride = columns + LINEAR_GAP + GD_LANES;
+  int64_t columns = op->weight.columns, most = columns + GD_LANES;
   if (op->rows == 1) return columns <= LINEAR_DOT_COLUMNS;
-  return op->rows <= LINEAR_FEW_ROWS && columns <= LINEAR_DOT_COLUMNS && LINEAR_FEW_ROWS * stride <= GD_CPU_LINEAR_PANEL;
+  return op->rows <= LINEAR_FEW_ROWS && columns <= LINEAR_DOT_COLUMNS && LINEAR_FEW_ROWS * most <= GD_CPU_LINEAR_PANEL;
 }
 
 /* A few rows by features begin .. end - 1. */
 static void linear_few_rows(
   const gd_cpu_linear *op, const linear_memory *memory, int64_t begin, int64_t end, const uint32_t *stop
 ) {
-  int64_t columns = op->weight.columns, partials = memory->partials;
+  int64_t columns = op->weight.columns;
   linear_few few = {
-    .x = memory->x, .sums = memory->sums, .rows = op->rows, .outputs = LINEAR_FEW,
-    .stride = (columns + GD_LANES - 1) / GD_LANES * GD_LANES + LINEAR_GAP};
-  for (int64_t row = 0; row < op->rows; row++) {
-    linear_x(op, row, 1, 0, columns, memory->x + row * few.stride, GD_IN_ORDER);
+    .x = memory->x, .values = memory->sums, .rows = op->rows, .columns = (columns + GD_LANES - 1) / GD_LANES * GD_LANES,
+    .outputs = LINEAR_FEW};
+  for (int64_t at = 0, taken; at < op->rows; at += taken) {
+    taken = few_taken(op->rows - at);
+    vector_order order = {0, 0, taken * GD_WIDTH, 0};
+    for (int64_t t = 0; t < taken; t++) {
+      float *to = few.x + at * few.columns + t * GD_WIDTH;
+      if (at + t < op->rows) linear_x(op, at + t, 1, 0, columns, to, order);
+      else for (int64_t i = 0; i < few.columns; i += GD_WIDTH) store(to, i * taken, GD_CPU_F32, (vf){0});
+    }
   }
   for (int64_t first = begin; first < end && !gd_cpu_stopped(stop); first += LINEAR_FEW) {
     int64_t count = least(LINEAR_FEW, end - first);
-    linear_dots(&op->weight, first, count, &few, memory->sums + LINEAR_FEW_SUMS);
-    for (int64_t row = 0; row < op->rows; row++) {
-      float values[LINEAR_FEW];
-      for (int64_t f = 0; f < count; f += 8) {
-        row_sum sums[8];
-        GD_UNROLL for (int k = 0; k < 8; k++) {
-          sums[k] = linear_output(few_sums(&few, row, f + k, partials), partials, GD_WIDTH);
-        }
-        sum_eight(sums, values + f);
-      }
-      linear_finish(op, values, row, first, count);
-    }
+    linear_dots(&op->weight, first, count, &few, memory->sums + LINEAR_FEW_VALUES);
+    for (int64_t row = 0; row < op->rows; row++) linear_finish(op, few.values + row * few.outputs, row, first, count);
   }
 }
 
@@ -166,7 +160,7 @@ static void linear_part(
   char *take = scratch;
   linear_memory memory = {.partials = matrix_chains(&op->weight) * GD_LANES};
   memory.x = scratch_take(&take, GD_CPU_LINEAR_PANEL);
-  memory.weight = scratch_take(&take, LINEAR_FEATURES * (LINEAR_DEPTH + LINEAR_GAP));
+  memory.weight = scratch_take(&take, LINEAR_FEATURES * LINEAR_DEPTH);
   memory.sums = scratch_take(&take, LINEAR_SUMS);
   memory.outputs = scratch_take(&take, LINEAR_ALL_OUTPUTS);
   if (linear_is_few(op)) {

@@ -5,95 +5,155 @@
  * lines on their way, all of which it would take; float32 and the rest are fastest with different distances. From there
  * packed numbers are prefetched again into the first cache, of each row its own: rows are read in turns, which no processor predicts. */
 enum { LINEAR_AHEAD = 8192, LINEAR_AHEAD_F32 = 3072, LINEAR_NEAR = 512 };
-/* Rows of packed numbers that are read at a time: they share the loads of x. */
-enum { LINEAR_DOT_ROWS = 2 };
-/* Rows of x that share the unpacking of weights at a time; their partials fit the registers. */
-enum { LINEAR_TAKEN = GD_WIDTH == 16 ? 4 : 1 };
+/* Rows of weights that are read at a time: they share the loads of x. Those of blocks that hold their factors have one chain a partial. */
+enum { LINEAR_DOT_ROWS = GD_WIDTH == 16 ? 3 : 2, LINEAR_BLOCK_ROWS = GD_WIDTH == 16 ? 4 : 2 };
+/* Rows of x that share the unpacking of weights at a time, and for which even and odd blocks of weights have their chains at once: the
+ * partials fit the registers. */
+enum { LINEAR_TAKEN = GD_WIDTH == 16 ? 8 : 1, LINEAR_TAKEN_BOTH = 6 };
+/* Outputs whose partials are in memory at a time, a multiple of 8: of all rows that are taken together. */
+enum { LINEAR_SUMS_AT_ONCE = 24 };
 
-/* Some rows of x, `stride` floats apart, and the partials of `outputs` outputs of each. */
+/* Some rows of x, and their outputs by rows of weight, `outputs` a row. Those that are taken together lie vector by vector, one of each:
+ * the processor sees one stream. They have `columns` columns, a multiple of GD_LANES. */
 typedef struct linear_few {
-  const float *x;
-  float *sums;
-  int64_t rows, stride, outputs;
+  float *x, *values;
+  int64_t rows, columns, outputs;
 } linear_few;
 
-/* The partials of output f of row `row`, where an output has so many. */
-GD_INLINE float *few_sums(const linear_few *few, int64_t row, int64_t f, int64_t partials) {
-  return few->sums + (row * few->outputs + f) * partials;
+/* Such rows, and the partials of their products with some rows of weight: those of a row of x are `apart` floats after those of the one
+ * before. */
+typedef struct linear_taken {
+  const float *x;
+  float *sums;
+  int64_t apart;
+} linear_taken;
+
+/* GD_WIDTH columns of row t of `taken`. */
+GD_INLINE vf few_x(const float *x, int64_t column, int t, int taken) {
+  return load(x, column * taken + t * GD_WIDTH, GD_CPU_F32);
 }
 
-/* Rows to take at a time of so many that are left: three go as four, the last of them with what the panel has after it. */
-GD_INLINE int64_t few_taken(int64_t left) { return least(LINEAR_TAKEN, left > 2 ? 4 : left); }
+/* Rows to take at a time of so many that are left: an odd number above two as one more, the last of them with zeros. */
+GD_INLINE int64_t few_taken(int64_t left) { return least(LINEAR_TAKEN, left > 2 ? (left + 1) / 2 * 2 : left); }
+/* Those of each of so many rows, a multiple of the rows of weight that are read at a time. */
+GD_INLINE int64_t few_outputs(int64_t taken) { return taken == 4 ? 4 : LINEAR_SUMS_AT_ONCE / taken; }
 /* DOT(FIXED) for `taken` rows, with their number as a constant. */
-#define GD_TAKING(TAKEN, DOT)                             \
-  if (LINEAR_TAKEN > 2 && (TAKEN) > 2) DOT(LINEAR_TAKEN); \
-  else if (LINEAR_TAKEN > 1 && (TAKEN) > 1) DOT(2);       \
-  else DOT(1)
-/* The same of blocks that hold their factors, which have one chain a partial. */
-enum { LINEAR_BLOCK_ROWS = GD_WIDTH == 16 ? 4 : 2 };
+#define GD_TAKING(TAKEN, DOT)                      \
+  switch (LINEAR_TAKEN > 1 ? (TAKEN) : 1) {        \
+    case 1: DOT(1); break;                         \
+    case 2: DOT(LINEAR_TAKEN > 1 ? 2 : 1); break;  \
+    case 4: DOT(LINEAR_TAKEN > 1 ? 4 : 1); break;  \
+    case 6: DOT(LINEAR_TAKEN > 1 ? 6 : 1); break;  \
+    default: DOT(LINEAR_TAKEN);                    \
+  }
 
-/* Output f of rows at .. at + taken - 1 of x by a row of elements: one chain a partial. `taken` is a constant. */
-GD_INLINE void linear_dot_plain(
-  const void *row, const linear_few *few, int64_t at, int64_t f, int64_t columns, uint32_t dtype, int taken
+/* The partials of an output, those of two chains added; `apart` floats lie from a vector of them to the next. */
+GD_INLINE row_sum linear_output(const float *sums, int64_t partials, int64_t apart) {
+  vf parts[GD_PARTS];
+  GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
+    parts[p] = load(sums, p * apart, GD_CPU_F32);
+    if (partials > GD_LANES) parts[p] += load(sums, (GD_PARTS + p) * apart, GD_CPU_F32);
+  }
+  return row_sum_of(parts);
+}
+
+/* The outputs of rows at .. at + taken - 1 of x by `count` rows of weight from number f on, at most few_outputs, from their partials, eight
+ * at a time: the last eight may include anything that follows. */
+static __attribute__((noinline, unused)) void few_finish(
+  const linear_few *few, const float *sums, int64_t partials, int64_t at, int64_t taken, int64_t f, int64_t count
 ) {
-  vf part[LINEAR_TAKEN][GD_PARTS] = {0};
-  const float *x = few->x + at * few->stride;
+  int64_t outputs = few_outputs(taken);
+  float own[LINEAR_SUMS_AT_ONCE], *to = few->values + at * few->outputs + f, *all = taken > 1 ? own : to;
+  for (int64_t k = 0; k < (taken - 1) * outputs + count; k += 8) {
+    row_sum eight[8];
+    GD_UNROLL for (int i = 0; i < 8; i++) eight[i] = linear_output(sums + (k + i) * partials, partials, GD_WIDTH);
+    sum_eight(eight, all + k);
+  }
+  for (int64_t t = 0; taken > 1 && t < least(few->rows - at, taken); t++, to += few->outputs) {
+    for (int64_t i = 0; i < count; i++) to[i] = all[t * outputs + i];
+  }
+}
+
+/* By `rows` rows of elements, one after another: one chain a partial. `rows` and `taken` are constants. */
+GD_INLINE void linear_dot_plain(
+  const char *row, int64_t row_bytes, linear_taken few, int64_t columns, uint32_t dtype, int rows, int taken
+) {
+  vf part[LINEAR_TAKEN][LINEAR_DOT_ROWS][GD_PARTS] = {0};
   int64_t i = 0, line = 64 / dtype_size(dtype), ahead = dtype == GD_CPU_F32 ? LINEAR_AHEAD_F32 : LINEAR_AHEAD;
   for (; i + GD_LANES <= columns; i += GD_LANES) {
-    if (i % line == 0) __builtin_prefetch((const char *)row + i * dtype_size(dtype) + ahead, 0, 2);
+    if (i % line == 0) {
+      GD_UNROLL for (int r = 0; r < rows; r++) __builtin_prefetch(row + r * row_bytes + i * dtype_size(dtype) + ahead, 0, 2);
+    }
     GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
       int64_t column = i + p * GD_WIDTH;
-      vf values = load(row, column, dtype);
+      vf values[LINEAR_DOT_ROWS];
+      GD_UNROLL for (int r = 0; r < rows; r++) values[r] = load(row + r * row_bytes, column, dtype);
       GD_UNROLL for (int t = 0; t < taken; t++) {
-        part[t][p] = fma_vf(load(x + t * few->stride, column, GD_CPU_F32), values, part[t][p]);
+        vf element = few_x(few.x, column, t, taken);
+        GD_UNROLL for (int r = 0; r < rows; r++) part[t][r][p] = fma_vf(element, values[r], part[t][r][p]);
       }
     }
   }
   for (int p = 0; p < GD_PARTS && i < columns; p++, i += GD_WIDTH) {
-    vf values = load_left(row, i, dtype, columns - i);
-    GD_UNROLL for (int t = 0; t < taken; t++) {
-      part[t][p] = fma_vf(load(x + t * few->stride, i, GD_CPU_F32), values, part[t][p]);
+    GD_UNROLL for (int r = 0; r < rows; r++) {
+      vf values = load_left(row + r * row_bytes, i, dtype, columns - i);
+      GD_UNROLL for (int t = 0; t < taken; t++) {
+        part[t][r][p] = fma_vf(few_x(few.x, i, t, taken), values, part[t][r][p]);
+      }
     }
   }
   GD_UNROLL for (int t = 0; t < taken; t++) {
-    float *sums = few_sums(few, at + t, f, GD_LANES);
-    GD_UNROLL for (int p = 0; p < GD_PARTS; p++) store(sums, p * GD_WIDTH, GD_CPU_F32, part[t][p]);
+    GD_UNROLL for (int r = 0; r < rows; r++) {
+      float *sums = few.sums + t * few.apart + r * GD_LANES;
+      GD_UNROLL for (int p = 0; p < GD_PARTS; p++) store(sums, p * GD_WIDTH, GD_CPU_F32, part[t][r][p]);
+    }
   }
 }
 
-/* `step` columns, which have `each` factors a row, one after another: constants, as are rows and taken. Even and odd blocks
- * have a chain each. */
+/* How a row of packed numbers is read: in steps of so many columns, a group being 1 << shift steps, or half a step with a shift of -1, and
+ * then a row may end with half a step; so many rows of weight and of x at a time; even and odd blocks at once, or one kind of them. All
+ * are constants, but for shifts that are not negative. */
+typedef struct linear_way {
+  unpacking packed;
+  int step, shift, rows, taken, chains;
+} linear_way;
+
+/* `step` columns, which have `each` factors a row, one after another: constants. Even and odd blocks have a chain each: those from block
+ * `chain` on, all or every other one. */
 GD_INLINE void linear_step(
   vf part[LINEAR_TAKEN][LINEAR_DOT_ROWS][2][GD_PARTS], const uint8_t *row, int64_t row_bytes, int64_t first,
-  factors group[LINEAR_DOT_ROWS][2], const float *x, int64_t stride, int step, int each, unpacking packed, int rows, int taken
+  factors group[LINEAR_DOT_ROWS][2], const float *x, int step, int each, int64_t chain, linear_way way
 ) {
   GD_UNROLL for (int b = 0; b < step / GD_LANES; b++) {
+    if (b % 2 == 1 && way.chains == 1) continue;
     GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
       vf values[LINEAR_DOT_ROWS];
-      GD_UNROLL for (int r = 0; r < rows; r++) {
+      GD_UNROLL for (int r = 0; r < way.rows; r++) {
         factors own = group[r][b * each * GD_LANES / step];
-        values[r] = packed.values(row + r * row_bytes, first, b, p, own, packed.bits);
+        values[r] = way.packed.values(row + r * row_bytes, first + chain, b, p, own, way.packed.bits);
       }
-      GD_UNROLL for (int t = 0; t < taken; t++) {
-        vf element = load(x + t * stride, b * GD_LANES + p * GD_WIDTH, GD_CPU_F32);
-        GD_UNROLL for (int r = 0; r < rows; r++) part[t][r][b % 2][p] = fma_vf(element, values[r], part[t][r][b % 2][p]);
+      GD_UNROLL for (int t = 0; t < way.taken; t++) {
+        vf element = few_x(x, (b + chain) * GD_LANES + p * GD_WIDTH, t, way.taken);
+        GD_UNROLL for (int r = 0; r < way.rows; r++) {
+          vf *sum = &part[t][r][b % way.chains][p];
+          *sum = fma_vf(element, values[r], *sum);
+        }
       }
     }
   }
 }
 
-/* Output f of rows at .. at + taken - 1 of x, and the next outputs, by packed rows, one after another in memory, with their
- * scales and biases as float32; a group is 1 << shift steps, or half a step with a shift of -1, and then a row may end with half a
- * step. Bytes are prefetched into the second cache in the order of addresses, LINEAR_AHEAD and as far as the last of the rows begins
+/* Outputs by packed rows, one after another in memory, with their scales and biases as float32: blocks from number `chain` on, every one or
+ * every other. Bytes are prefetched into the second cache in the order of addresses, LINEAR_AHEAD and as far as the last of the rows begins
  * after the first: a stream for each row is read far slower. */
 GD_INLINE void linear_dot_packed(
-  const uint8_t *row, int64_t row_bytes, const float *scales, const float *biases, const linear_few *few, int64_t at,
-  int64_t f, int64_t columns, int64_t groups, unpacking packed, int step, int shift, int rows, int taken
+  const uint8_t *row, int64_t row_bytes, const float *scales, const float *biases, linear_taken few, int64_t columns,
+  int64_t groups, int64_t chain, linear_way way
 ) {
   vf part[LINEAR_TAKEN][LINEAR_DOT_ROWS][2][GD_PARTS] = {0};
   factors values[LINEAR_DOT_ROWS][2];
-  int each = shift < 0 ? 2 : 1;
-  const float *x = few->x + at * few->stride;
+  unpacking packed = way.packed;
+  int each = way.shift < 0 ? way.chains : 1, step = way.step, rows = way.rows;
   int64_t bytes = step * packed.bits / 8, steps = columns / step;
   for (int64_t i = 0; i < steps; i++) {
     for (int64_t next = rows * i * bytes; next < rows * (i + 1) * bytes; next += 64) {
@@ -102,36 +162,32 @@ GD_INLINE void linear_dot_packed(
     GD_UNROLL for (int r = 0; r < rows; r++) __builtin_prefetch(row + r * row_bytes + i * bytes + LINEAR_NEAR);
     GD_UNROLL for (int r = 0; r < rows; r++) {
       GD_UNROLL for (int k = 0; k < each; k++) {
-        int64_t g = r * groups + (shift < 0 ? 2 * i + k : i >> shift);
+        int64_t g = r * groups + (way.shift < 0 ? 2 * i + k + chain : i >> way.shift);
         values[r][k] = packed.factors(&scales[g], &biases[g], packed.bits);
       }
     }
     if (packed.reads_beyond && i == steps - 1) break;
-    linear_step(part, row, row_bytes, i * (step / GD_LANES), values, x + i * step, few->stride, step, each, packed, rows, taken);
+    linear_step(part, row, row_bytes, i * (step / GD_LANES), values, few.x + i * step * way.taken, step, each, chain, way);
   }
   if (packed.reads_beyond) {
     uint8_t last[LINEAR_DOT_ROWS][64 + MATRIX_BEYOND];
     GD_UNROLL for (int r = 0; r < rows; r++) {
       __builtin_memcpy(last[r], row + r * row_bytes + (steps - 1) * bytes, (size_t)bytes);
     }
-    linear_step(
-      part, last[0], sizeof last[0], 0, values, x + (steps - 1) * step, few->stride, step, each, packed, rows, taken);
+    linear_step(part, last[0], sizeof last[0], 0, values, few.x + (steps - 1) * step * way.taken, step, each, chain, way);
   }
-  if (each > 1 && steps * step < columns) {
+  if (way.shift < 0 && steps * step < columns && (way.chains > 1 || chain == 0)) {
     GD_UNROLL for (int r = 0; r < rows; r++) {
       int64_t g = r * groups + 2 * steps;
       values[r][0] = packed.factors(&scales[g], &biases[g], packed.bits);
     }
-    linear_step(
-      part, row, row_bytes, steps * (step / GD_LANES), values, x + steps * step, few->stride, GD_LANES, 1, packed, rows, taken);
+    linear_step(part, row, row_bytes, steps * (step / GD_LANES), values, few.x + steps * step * way.taken, GD_LANES, 1, 0, way);
   }
-  GD_UNROLL for (int t = 0; t < taken; t++) {
+  GD_UNROLL for (int t = 0; t < way.taken; t++) {
     GD_UNROLL for (int r = 0; r < rows; r++) {
-      float *sums = few_sums(few, at + t, f + r, 2 * GD_LANES);
-      GD_UNROLL for (int c = 0; c < 2; c++) {
-        GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
-          store(sums, c * GD_LANES + p * GD_WIDTH, GD_CPU_F32, part[t][r][c][p]);
-        }
+      float *sums = few.sums + t * few.apart + r * 2 * GD_LANES + chain * GD_LANES;
+      GD_UNROLL for (int c = 0; c < way.chains; c++) {
+        GD_UNROLL for (int p = 0; p < GD_PARTS; p++) store(sums, (c * GD_PARTS + p) * GD_WIDTH, GD_CPU_F32, part[t][r][c][p]);
       }
     }
   }
@@ -145,7 +201,24 @@ GD_INLINE void linear_ask(const gd_cpu_matrix *matrix, int64_t at, int64_t bytes
   }
 }
 
-/* The partials of rows first .. first + count - 1 of a packed weight, LINEAR_DOT_ROWS at a time, then one by one. */
+/* Every row of x by every row of weight: DOTS(TAKEN) makes the partials of rows f .. end - 1, ROWS at a time, which are `apart` rows apart;
+ * then they are added up. If fewer than ROWS are left, some of those before are read again, and where there are none one is read ROWS times. */
+#define GD_FEW(PARTIALS, ROWS, DOTS)                                                                                       \
+  _Alignas(64) float sums[LINEAR_SUMS_AT_ONCE * 2 * GD_LANES];                                                                \
+  for (int64_t at = 0, taken; at < few->rows; at += taken) {                                                               \
+    taken = few_taken(few->rows - at);                                                                                     \
+    int64_t outputs = few_outputs(taken), rows = ROWS, apart = count >= rows;                                              \
+    for (int64_t begin = 0, end; begin < count; begin = end) {                                                             \
+      if (apart && count - begin < rows) begin = count - rows;                                                             \
+      end = begin + (apart ? least(outputs, (count - begin) / rows * rows) : 1);                                           \
+      int64_t f = begin;                                                                                                   \
+      linear_taken own = {few->x + at * few->columns, sums, outputs * (PARTIALS)};                                         \
+      GD_TAKING(taken, DOTS)                                                                                               \
+      few_finish(few, sums, PARTIALS, at, taken, begin, end - begin);                                                      \
+    }                                                                                                                      \
+  }
+
+/* The outputs of rows first .. first + count - 1 of a packed weight. */
 GD_INLINE void linear_dots_packed(
   const gd_cpu_matrix *matrix, int64_t first, int64_t count, const linear_few *few, float *memory, unpacking packed,
   int step, int shift
@@ -155,26 +228,21 @@ GD_INLINE void linear_dots_packed(
   packed.scales(matrix, first * groups, count * groups, scales, biases);
   int64_t bytes = matrix_bytes(matrix, columns), dtype_bytes = scale_bytes(matrix), ahead = count * groups;
   const uint8_t *row = (const uint8_t *)matrix_row(matrix, first);
-  int64_t taken;
-  for (int64_t at = 0; at < few->rows; at += taken) {
-    taken = few_taken(few->rows - at);
-    int64_t f = 0;
-#define GD_DOT(AT, ROWS, TAKEN)                                                                                         \
-  linear_dot_packed(                                                                                                    \
-    row + f * bytes, bytes, scales + f * groups, biases + f * groups, few, AT, f, columns, groups, packed, step, shift, \
-    ROWS, TAKEN)
-#define GD_DOTS(TAKEN) GD_DOT(at, LINEAR_DOT_ROWS, TAKEN)
-    for (; f + LINEAR_DOT_ROWS <= count; f += LINEAR_DOT_ROWS) {
-      linear_ask(matrix, ((first + f) * groups + ahead) * dtype_bytes, LINEAR_DOT_ROWS * groups * dtype_bytes);
-      GD_TAKING(taken, GD_DOTS);
-    }
-    for (; f < count; f++) {
-      linear_ask(matrix, ((first + f) * groups + ahead) * dtype_bytes, groups * dtype_bytes);
-      for (int64_t own = at; own < least(few->rows, at + taken); own++) GD_DOT(own, 1, 1);
-    }
+#define GD_ROWS(TAKEN) ((TAKEN) > LINEAR_TAKEN_BOTH ? 3 : 2)
+#define GD_DOT(CHAIN, TAKEN, CHAINS)                                                                                       \
+  linear_dot_packed(                                                                                                       \
+    row + f * bytes, apart * bytes, scales + f * groups, biases + f * groups, own, columns, apart * groups, CHAIN,         \
+    (linear_way){packed, step, shift, GD_ROWS(TAKEN), TAKEN, CHAINS})
+#define GD_DOTS(TAKEN)                                                                                                     \
+  for (; f < end; f += GD_ROWS(TAKEN), own.sums += GD_ROWS(TAKEN) * 2 * GD_LANES) {                                      \
+    linear_ask(matrix, ((first + f) * groups + ahead) * dtype_bytes, GD_ROWS(TAKEN) * groups * dtype_bytes);              \
+    if ((TAKEN) <= LINEAR_TAKEN_BOTH) GD_DOT(0, (TAKEN) > LINEAR_TAKEN_BOTH ? 1 : TAKEN, 2);                               \
+    else for (int64_t chain = 0; chain < 2; chain++) GD_DOT(chain, TAKEN, 1);                                              \
+  }
+  GD_FEW(2 * GD_LANES, GD_ROWS(taken), GD_DOTS)
 #undef GD_DOTS
 #undef GD_DOT
-  }
+#undef GD_ROWS
 }
 
 /* Output f of rows at .. at + taken - 1 of x, and the next outputs, by rows of blocks that hold their factors, one after another in
@@ -182,11 +250,9 @@ GD_INLINE void linear_dots_packed(
  * far as the last of the rows begins after the first: nearer, the ends of long rows would not be there yet. With one row of x the scales
  * of the next block are made before the products of this one, so that these need not wait for them; with more, all registers are taken. */
 GD_INLINE void linear_dot_blocks(
-  const uint8_t *row, int64_t row_bytes, const linear_few *few, int64_t at, int64_t f, int64_t columns,
-  block_unpacking format, int rows, int taken
+  const uint8_t *row, int64_t row_bytes, linear_taken few, int64_t columns, block_unpacking format, int rows, int taken
 ) {
   vf part[LINEAR_TAKEN][LINEAR_BLOCK_ROWS][GD_PARTS] = {0};
-  const float *x = few->x + at * few->stride;
   int step = taken > 1 && format.step > 4 ? 4 : format.step, is_ahead = taken == 1 && format.ahead;
   const uint8_t *block = row;
   block_scales memory[2][LINEAR_BLOCK_ROWS], *scales = memory[0], *later = is_ahead ? memory[1] : scales;
@@ -200,15 +266,17 @@ GD_INLINE void linear_dot_blocks(
     for (int64_t run = 0; run < format.elements / GD_LANES; run += step) {
       factors group[LINEAR_BLOCK_ROWS];
       GD_UNROLL for (int k = 0; k < step; k++) {
+        vf values[LINEAR_BLOCK_ROWS][GD_PARTS];
         GD_UNROLL for (int r = 0; r < rows; r++) {
-          const uint8_t *own = block + r * row_bytes;
           if (k % format.group == 0) group[r] = format.factors(scales, r, run + k, format.number);
           GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
-            vf values = format.values(own, &scales[r], run + k, p, group[r], format.number);
-            GD_UNROLL for (int t = 0; t < taken; t++) {
-              vf element = load(x + t * few->stride, i + (run + k) * GD_LANES + p * GD_WIDTH, GD_CPU_F32);
-              part[t][r][p] = fma_vf(element, values, part[t][r][p]);
-            }
+            values[r][p] = format.values(block + r * row_bytes, &scales[r], run + k, p, group[r], format.number);
+          }
+        }
+        GD_UNROLL for (int t = 0; t < taken; t++) {
+          GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
+            vf element = few_x(few.x, i + (run + k) * GD_LANES + p * GD_WIDTH, t, taken);
+            GD_UNROLL for (int r = 0; r < rows; r++) part[t][r][p] = fma_vf(element, values[r][p], part[t][r][p]);
           }
         }
       }
@@ -219,52 +287,55 @@ GD_INLINE void linear_dot_blocks(
   }
   GD_UNROLL for (int t = 0; t < taken; t++) {
     GD_UNROLL for (int r = 0; r < rows; r++) {
-      float *sums = few_sums(few, at + t, f + r, GD_LANES);
+      float *sums = few.sums + t * few.apart + r * GD_LANES;
       GD_UNROLL for (int p = 0; p < GD_PARTS; p++) store(sums, p * GD_WIDTH, GD_CPU_F32, part[t][r][p]);
     }
   }
 }
 
-/* The partials of rows first .. first + count - 1 of blocks, LINEAR_BLOCK_ROWS at a time, then one by one. */
+/* The outputs of rows first .. first + count - 1 of blocks. */
 GD_INLINE void linear_dots_blocks(
   const gd_cpu_matrix *matrix, int64_t first, int64_t count, const linear_few *few, block_unpacking format
 ) {
-  int64_t columns = matrix->columns, bytes = matrix_bytes(matrix, columns), taken;
+  int64_t columns = matrix->columns, bytes = matrix_bytes(matrix, columns);
   const uint8_t *row = (const uint8_t *)matrix_row(matrix, first);
-  for (int64_t at = 0; at < few->rows; at += taken) {
-    taken = few_taken(few->rows - at);
-    int64_t f = 0;
-#define GD_DOT(AT, ROWS, TAKEN) linear_dot_blocks(row + f * bytes, bytes, few, AT, f, columns, format, ROWS, TAKEN)
-#define GD_DOTS(TAKEN) GD_DOT(at, LINEAR_BLOCK_ROWS, TAKEN)
-    for (; f + LINEAR_BLOCK_ROWS <= count; f += LINEAR_BLOCK_ROWS) {
-      GD_TAKING(taken, GD_DOTS);
-    }
-    for (; f < count; f++) {
-      for (int64_t own = at; own < least(few->rows, at + taken); own++) GD_DOT(own, 1, 1);
-    }
-#undef GD_DOTS
-#undef GD_DOT
+#define GD_ROWS(TAKEN) ((TAKEN) > 6 ? 3 : (TAKEN) > 4 ? 2 : LINEAR_BLOCK_ROWS)
+#define GD_DOTS(TAKEN)                                                                                                     \
+  for (; f < end; f += GD_ROWS(TAKEN), own.sums += GD_ROWS(TAKEN) * GD_LANES) {                                            \
+    linear_dot_blocks(row + f * bytes, apart * bytes, own, columns, format, GD_ROWS(TAKEN), TAKEN);                        \
   }
+  GD_FEW(GD_LANES, GD_ROWS(taken), GD_DOTS)
+#undef GD_DOTS
+#undef GD_ROWS
 }
 
-/* The partials of rows first .. first + count - 1 of a weight of floats. */
+/* The outputs of rows first .. first + count - 1 of a weight of floats. */
 GD_INLINE void linear_dots_plain(
   const gd_cpu_matrix *matrix, int64_t first, int64_t count, const linear_few *few, uint32_t dtype
 ) {
-  int64_t columns = matrix->columns, taken;
-  for (int64_t at = 0; at < few->rows; at += taken) {
-    taken = few_taken(few->rows - at);
-    const char *row = matrix_row(matrix, first);
-    for (int64_t f = 0; f < count; f++, row += columns * dtype_size(dtype)) {
-#define GD_DOT(TAKEN) linear_dot_plain(row, few, at, f, columns, dtype, TAKEN)
-      GD_TAKING(taken, GD_DOT);
-#undef GD_DOT
-    }
+  int64_t columns = matrix->columns, bytes = columns * dtype_size(dtype);
+  const char *row = matrix_row(matrix, first);
+#define GD_ROWS(TAKEN) ((TAKEN) > 6 ? 3 : (TAKEN) > 2 ? 2 : 1)
+#define GD_DOTS(TAKEN)                                                                                                     \
+  for (; f < end; f += GD_ROWS(TAKEN), own.sums += GD_ROWS(TAKEN) * GD_LANES) {                                            \
+    linear_dot_plain(row + f * bytes, apart * bytes, own, columns, dtype, GD_ROWS(TAKEN), TAKEN);                          \
   }
+  GD_FEW(GD_LANES, GD_ROWS(taken), GD_DOTS)
+#undef GD_DOTS
+#undef GD_ROWS
 }
 
-/* The partials of rows first .. first + count - 1 of weight. memory: for their scales and biases, as float32. */
-static void linear_dots(const gd_cpu_matrix *matrix, int64_t first, int64_t count, const linear_few *few, float *memory) {
+/* The outputs of rows first .. first + count - 1 of weight. memory: for their scales and biases, as float32. Instruction sets that differ in
+ * conversions only share one copy: this is most of a kernel's code. */
+#if GD_WIDTH == 16
+#define linear_dots gd_cpu_avx512_linear_dots
+__attribute__((visibility("hidden"))) void linear_dots(
+  const gd_cpu_matrix *matrix, int64_t first, int64_t count, const linear_few *few, float *memory);
+#else
+static
+#endif
+#if !defined(GD_BF16_AVX512)
+void linear_dots(const gd_cpu_matrix *matrix, int64_t first, int64_t count, const linear_few *few, float *memory) {
   matrix_layout layout = layout_of(matrix);
   switch (layout.unpacking) {
 #define GD_DOTS(PACKED, STEP, SHIFT) linear_dots_packed(matrix, first, count, few, memory, PACKED, STEP, SHIFT)
@@ -289,3 +360,4 @@ static void linear_dots(const gd_cpu_matrix *matrix, int64_t first, int64_t coun
   else if (layout.dtype == GD_CPU_BF16) linear_dots_plain(matrix, first, count, few, GD_CPU_BF16);
   else linear_dots_plain(matrix, first, count, few, GD_CPU_F16);
 }
+#endif

@@ -129,16 +129,6 @@ static void linear_x(
 #undef GD_CASE_X
 }
 
-/* The partials of an output, those of two chains added; `apart` floats lie from a vector of them to the next. */
-GD_INLINE row_sum linear_output(const float *sums, int64_t partials, int64_t apart) {
-  vf parts[GD_PARTS];
-  GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
-    parts[p] = load(sums, p * apart, GD_CPU_F32);
-    if (partials > GD_LANES) parts[p] += load(sums, (GD_PARTS + p) * apart, GD_CPU_F32);
-  }
-  return row_sum_of(parts);
-}
-
 /* The outputs of a tile of `rows` rows from their partials, which are still in the first cache, eight at a time; the last eight may include
  * anything that follows. */
 GD_INLINE void linear_outputs(const linear_memory *memory, const float *sums, float *outputs, int64_t rows) {

@@ -40,7 +40,8 @@ import Testing
     let fixture = try Fixture()
     var given = try fixture.gatedDelta()
     // query | key | value of each token side by side, as a convolution leaves them.
-    let width: UInt32 = 2 * 16 + 2 * 16 + 6 * 8
+    let (queries, values): (UInt32, UInt32) = (2 * 16, 6 * 8)
+    let width = 2 * queries + values
     let packed = try fixture.buffer(6 * Int(width) * 4).handle
     given.query = gd_tensor(buffer: packed, .f32, [6, 2, 16])
     given.key = gd_tensor(buffer: packed, offset: 32 * 4, .f32, [6, 2, 16])

@@ -7,6 +7,9 @@ import type { StoredTensor } from "./stored-tensors.ts";
 /** The algorithm's name. It changes when the computation or the meaning of a setting changes. */
 export const algorithm = "gated-delta-identity-1";
 
+/** The meaning of int8 activations: a number for each set of formats that are multiplied as integers, and how. */
+const int8Meaning = 2;
+
 /**
  * The SHA-256, in hexadecimal, of a JSON text without spaces: `[algorithm, configuration, [[name, dtype, shape, digest], …]]`,
  * with object keys and tensors in ascending order.
@@ -24,7 +27,7 @@ export function identityOf(
 ): string {
   const { eosTokens: _, family, attention: { gated, norm, ...attention }, ...numeric } = config;
   // Newer settings are left out if they have the value that all older models had, so that identities stay the same.
-  const later = { ...(family !== "qwen3_5" && { family }), attention: { ...attention, ...(!gated && { gated }), ...(norm !== "head" && { norm }) }, ...(activations !== "exact" && { activations }) };
+  const later = { ...(family !== "qwen3_5" && { family }), attention: { ...attention, ...(!gated && { gated }), ...(norm !== "head" && { norm }) }, ...(activations !== "exact" && { activations, int8Meaning }) };
   const list = tensors.map((tensor) => [tensor.name, tensor.dtype, tensor.shape, digestOf(tensor)]);
   return createHash("sha256").update(JSON.stringify([algorithm, inOrder({ ...numeric, ...later }), list])).digest("hex");
 }

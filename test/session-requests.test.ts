@@ -8,7 +8,7 @@ import { runRequests } from "./session-requests/requests.ts";
 const device = openDevice(1);
 afterAll(() => device.close());
 const files = scratch();
-const requests = device.emulated ? 60 : 2400;
+const requests = device.emulated ? 240 : 2400;
 
 test(`${requests} requests leave no state, no page and no object behind`, async () => {
   using model = await openTiny(device, { states: 12, pages: { count: 120, tokens: 8 } });

@@ -6,7 +6,8 @@
  */
 
 /** Steps of the table between powers of two. */
-const steps = 128;
+const stepBits = 7;
+const steps = 1 << stepBits;
 const stepsOfOne = 1.4426950408889634 * steps;
 /** ln 2 in two parts, divided by the steps. The first has 32 bits, so 128 k + j times it is exact. */
 const high = 0.693147180369123816490 / steps;
@@ -41,5 +42,5 @@ export function exponential(x: number): number {
   const r = x - rounded * high - rounded * low;
   const k = rounded | 0;
   const root = roots[k & (steps - 1)]!;
-  return (root + root * (r * (1 + r * (c2 + r * (c3 + r * (c4 + r * c5)))))) * powers[(k >> 7) + 1022]!;
+  return (root + root * (r * (1 + r * (c2 + r * (c3 + r * (c4 + r * c5)))))) * powers[(k >> stepBits) + 1022]!;
 }

@@ -78,6 +78,14 @@ static int has_dot_products(void) {
 }
 #endif
 
+int gd_cpu_asks_by_pages;
+#if defined(__x86_64__)
+__attribute__((constructor)) static void find_reading(void) {
+  unsigned most, b, c, d;
+  if (__get_cpuid(0, &most, &b, &c, &d)) gd_cpu_asks_by_pages = b == signature_INTEL_ebx && c == signature_INTEL_ecx && d == signature_INTEL_edx;
+}
+#endif
+
 static const gd_cpu_kernels *table_at(int32_t index) {
 #if defined(__x86_64__)
   x86_sets sets = detect();

@@ -36,6 +36,10 @@ GD_INT8_KERNELS(baseline);
 #endif
 #undef GD_INT8_KERNELS
 
+/* Whether the processor reads several pages of memory at a time faster than one after another: Intel's fetch ahead within a page only.
+ * Written before any kernel runs. */
+extern __attribute__((visibility("hidden"))) int gd_cpu_asks_by_pages;
+
 /* Monotonic time. */
 uint64_t gd_cpu_nanoseconds(void);
 

@@ -2,10 +2,14 @@
 
 enum { INT8_OUTPUTS = GD_CPU_LINEAR_BLOCK };
 
-/* As `bytes` from `from` on are read, asks for as many that follow, not much beyond `end`, into the second cache: eight pages at a time, a line of
- * each in turn. Processors fetch ahead by themselves, but within a page: several are read half as fast again as one after another. */
-enum { INT8_PAGE = 4096, INT8_PAGES = 8 };
+/* As `bytes` from `from` on are read, asks for as many that follow, not much beyond `end`, into the second cache: the lines INT8_AHEAD bytes later,
+ * or those of the next eight pages, a line of each in turn (gd_cpu_asks_by_pages). */
+enum { INT8_AHEAD = 8192, INT8_PAGE = 4096, INT8_PAGES = 8 };
 GD_INLINE void int8_ask(const uint8_t *from, int64_t bytes, const uint8_t *end) {
+  if (!gd_cpu_asks_by_pages) {
+    for (int64_t at = INT8_AHEAD; at < INT8_AHEAD + bytes; at += 64) __builtin_prefetch(from + at, 0, 2);
+    return;
+  }
   const uintptr_t lines = 64 * INT8_PAGES, all = INT8_PAGE * INT8_PAGES, last = (uintptr_t)from + (uintptr_t)bytes;
   for (uintptr_t at = ((uintptr_t)from + lines - 1) & ~(lines - 1); at < last; at += lines) {
     uintptr_t next = (at & ~(all - 1)) + all + at % all / INT8_PAGES;

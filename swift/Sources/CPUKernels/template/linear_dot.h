@@ -143,6 +143,13 @@ GD_INLINE void linear_step(
   }
 }
 
+/* A line to ask for as the one at `at` is read, where the lines of the next eight pages are asked for in turn (gd_cpu_asks_by_pages). */
+GD_INLINE const void *linear_line(const uint8_t *at) {
+  const uintptr_t pages = 8, page = 4096, all = pages * page;
+  uintptr_t from = (uintptr_t)at & ~(all - 1), line = (uintptr_t)at % all / 64;
+  return (const void *)(from + all + line % pages * page + line / pages * 64);
+}
+
 /* Outputs by packed rows, one after another in memory, with their scales and biases as float32: blocks from number `chain` on, every one or
  * every other. Bytes are prefetched into the second cache in the order of addresses, LINEAR_AHEAD and as far as the last of the rows begins
  * after the first: a stream for each row is read far slower. */
@@ -155,9 +162,11 @@ GD_INLINE void linear_dot_packed(
   unpacking packed = way.packed;
   int each = way.shift < 0 ? way.chains : 1, step = way.step, rows = way.rows;
   int64_t bytes = step * packed.bits / 8, steps = columns / step;
+  int by_pages = packed.bits == 8 && way.taken == 1 && gd_cpu_asks_by_pages;
   for (int64_t i = 0; i < steps; i++) {
     for (int64_t next = rows * i * bytes; next < rows * (i + 1) * bytes; next += 64) {
-      __builtin_prefetch(row + next + (rows - 1) * row_bytes + LINEAR_AHEAD, 0, 2);
+      if (by_pages) __builtin_prefetch(linear_line(row + next), 0, 2);
+      else __builtin_prefetch(row + next + (rows - 1) * row_bytes + LINEAR_AHEAD, 0, 2);
     }
     GD_UNROLL for (int r = 0; r < rows; r++) __builtin_prefetch(row + r * row_bytes + i * bytes + LINEAR_NEAR);
     GD_UNROLL for (int r = 0; r < rows; r++) {

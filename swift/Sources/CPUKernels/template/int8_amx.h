@@ -5,11 +5,8 @@
  * A product runs while the sums of the group two before it become terms. The instructions of tiles stand between the terms of a quarter
  * of the rows each: several in succession would hold up the instructions after them. */
 
-/* The least rows for tiles: fewer are faster in vectors, which need no panels for some formats. */
-static int64_t int8_least_rows(const gd_cpu_matrix *matrix, int64_t group) {
-  int16_t unpacking = layout_of(matrix).unpacking;
-  return unpacking == GD_CPU_UNPACK_affine4 ? 4 : group == 16 ? 12 : group == 32 || unpacking == GD_CPU_UNPACK_affine8 ? 9 : 8;
-}
+/* The least rows for tiles: fewer are faster in vectors, which need no panels for some formats, or as int8_turned.h has them. */
+static int64_t int8_least_rows(int64_t group) { return group == 16 ? 12 : group == 32 ? 9 : 8; }
 
 GD_INLINE int int8_takes_few(const gd_cpu_matrix *matrix, int64_t rows) { return (void)matrix, (void)rows, 0; }
 

@@ -5,7 +5,7 @@
  *
  * Several rows: the numbers of INT8_OUTPUTS rows of weight are put into a panel, four columns of each output after another, that
  * all rows of x share; the lanes of a vector are outputs, and x is broadcast (int8_tile.h, with AMX int8_amx.h). A few rows: the same
- * without a panel, where the format allows it (int8_few.h). One row: int8_one.h. */
+ * without a panel, where the format allows it (int8_few.h), and with AMX as int8_turned.h says. One row: int8_one.h. */
 
 /* Adds the terms of columns i .. i + count - 1 of `features` outputs from `first` on to the sums of `rows` rows. */
 static void int8_part(
@@ -62,12 +62,6 @@ static void int8_many(const gd_cpu_linear *op, const int8_memory *memory, int64_
 
 /* Features first .. last - 1 of all rows. */
 static void int8_features(const gd_cpu_linear *op, int64_t first, int64_t last, void *scratch, const uint32_t *stop) {
-#if defined(GD_DOT_AMX)
-  if (op->rows < int8_least_rows(&op->weight, op->rounded->form.group)) {
-    gd_cpu_int8_avx512vnni_linear(op, first / INT8_OUTPUTS, (last + INT8_OUTPUTS - 1) / INT8_OUTPUTS, scratch, stop);
-    return;
-  }
-#endif
   char *take = scratch;
   int8_memory memory;
   memory.panel = (uint8_t *)scratch_take(&take, INT8_SPAN * INT8_OUTPUTS / 4);
@@ -78,7 +72,14 @@ static void int8_features(const gd_cpu_linear *op, int64_t first, int64_t last, 
   memory.sums = scratch_take(&take, INT8_PANEL_ROWS * INT8_OUTPUTS);
   memory.x = (int8_t *)scratch_take(&take, INT8_PANEL / 4);
   memory.end = (const uint8_t *)matrix_row(&op->weight, op->out_features);
-#if !defined(GD_DOT_AMX)
+#if defined(GD_DOT_AMX)
+  first = int8_turned_whole(op, &memory, first, last, stop);
+  if (first == last) return;
+  if (op->rows < int8_least_rows(op->rounded->form.group)) {
+    gd_cpu_int8_avx512vnni_linear(op, first / INT8_OUTPUTS, (last + INT8_OUTPUTS - 1) / INT8_OUTPUTS, scratch, stop);
+    return;
+  }
+#else
   /* Columns that cannot be arranged at once are rare. */
   if (op->rows == 1 && op->rounded->stride <= INT8_PANEL) return int8_one(op, &memory, first, last, stop);
 #endif

@@ -9,15 +9,12 @@
  * partials are in memory. One row, or a few: linear_dot.h.
  * Work items are blocks of GD_CPU_LINEAR_BLOCK features by gd_cpu_linear_panel_rows rows, panel by panel. */
 
-/* Asks for a share of the next panel of weight, while this one is multiplied: columns first .. first + count - 1 of rows
+/* Asks for `lines` lines of each row of the next panel of weight, while this one is multiplied: from `line` on of columns `first` on of rows
  * feature .. feature + LINEAR_FEATURES - 1. Asking beyond the end does no harm. */
-GD_INLINE void linear_fetch(
-  const gd_cpu_matrix *matrix, int64_t feature, int64_t first, int64_t count, int64_t share, int64_t shares
-) {
-  int64_t bytes = matrix_bytes(matrix, count), lines = (bytes / 64 + shares) / shares;
+GD_INLINE void linear_fetch(const gd_cpu_matrix *matrix, int64_t feature, int64_t first, int64_t line, int64_t lines) {
   for (int64_t k = 0; k < LINEAR_FEATURES; k++) {
-    const char *row = matrix_row(matrix, feature + k) + matrix_bytes(matrix, first) + share * lines * 64;
-    for (int64_t line = 0; line < lines; line++) __builtin_prefetch(row + line * 64, 0, 2);
+    const char *row = matrix_row(matrix, feature + k) + matrix_bytes(matrix, first) + line * 64;
+    for (int64_t i = 0; i < lines; i++) __builtin_prefetch(row + i * 64, 0, 2);
   }
 }
 
@@ -28,64 +25,46 @@ GD_INLINE int64_t linear_tiles(int64_t rows) { return (rows + LINEAR_ROWS - 1) /
  * partials of features first .. first + count - 1, at most LINEAR_WIDE, and ends them with the last columns. Beyond the last
  * feature a panel holds anything. */
 static void linear_columns(
-  const gd_cpu_linear *op, const linear_memory *memory, int64_t rows, int64_t first, int64_t count, int64_t column,
-  int64_t depth, const uint32_t *stop
+  const gd_cpu_linear *op, const linear_memory *memory, const int64_t *starts, int64_t rows, int64_t first, int64_t count,
+  int64_t column, int64_t depth, const uint32_t *stop
 ) {
   int64_t tiles = linear_tiles(rows), passes = memory->partials / GD_WIDTH;
   int ends = column + depth == op->weight.columns;
   int64_t apart = passes * LINEAR_TILE, first_apart = depth < op->weight.columns ? tiles * apart : 0;
   if (op->weight.columns <= LINEAR_DEPTH) apart = 0;
   for (int64_t f = 0; f < count && !gd_cpu_stopped(stop); f += LINEAR_FEATURES) {
-    int64_t at = 0, features = least(LINEAR_FEATURES, count - f), first_tile = f / LINEAR_FEATURES * tiles;
+    int64_t at = 0, features = least(LINEAR_FEATURES, count - f);
     do {
       int64_t part = least(LINEAR_DEPTH, depth - at), padded = (part + GD_LANES - 1) / GD_LANES * GD_LANES;
       expand(
         &op->weight, first + f, features, column + at, part, memory->weight, linear_order(memory, padded, LINEAR_FEATURES));
       int at_end = at + part == depth;
+      int64_t lines = (matrix_bytes(&op->weight, part) / 64 + tiles) / tiles;
       const float *x = memory->x + at * rows;
       for (int64_t tile = 0; tile < tiles; tile++) {
-        int64_t row = tile * rows / tiles, end = (tile + 1) * rows / tiles;
+        int64_t own = starts[tile + 1] - starts[tile];
         linear_fetch(
-          &op->weight, at_end ? first + f + LINEAR_FEATURES : first + f, at_end ? column : column + at + part, part, tile,
-          tiles);
+          &op->weight, at_end ? first + f + LINEAR_FEATURES : first + f, at_end ? column : column + at + part, tile * lines, lines);
         float *sums = memory->sums + f / LINEAR_FEATURES * first_apart + tile * apart;
-        linear_rows(memory, x, sums, padded, column + at == 0, end - row);
-        if (ends && at_end) linear_outputs(memory, sums, memory->outputs + (first_tile + tile) * LINEAR_OUTPUTS, end - row);
-        x += (end - row) * linear_places(memory, padded) * memory->partials;
+        linear_rows(memory, x, sums, padded, column + at == 0, own);
+        if (ends && at_end) linear_outputs(memory, sums, memory->outputs + starts[tile] * LINEAR_WIDE + f, own);
+        x += own * linear_places(memory, padded) * memory->partials;
       }
       at += part;
     } while (at < depth);
   }
 }
 
-/* Stores features first .. first + count - 1 of `rows` rows from `from` on. */
-static void linear_store(
-  const gd_cpu_linear *op, const linear_memory *memory, int64_t from, int64_t rows, int64_t first, int64_t count
-) {
-  float values[LINEAR_WIDE + GD_LANES];
-  int64_t tiles = linear_tiles(rows);
-  for (int64_t tile = 0; tile < tiles; tile++) {
-    int64_t row = tile * rows / tiles, end = (tile + 1) * rows / tiles;
-    for (int64_t r = row; r < end; r++) {
-      const float *own = memory->outputs + tile * LINEAR_OUTPUTS + (r - row) * LINEAR_FEATURES;
-      for (int64_t f = 0; f < count; f += LINEAR_FEATURES, own += tiles * LINEAR_OUTPUTS) {
-        __builtin_memcpy(values + f, own, LINEAR_FEATURES * sizeof(float));
-      }
-      linear_finish(op, values, from + r, first, count);
-    }
-  }
-}
-
 /* Columns column .. column + depth - 1 of `rows` rows of x from `from` on, as memory->x. */
 static void linear_panel(
-  const gd_cpu_linear *op, const linear_memory *memory, int64_t from, int64_t rows, int64_t column, int64_t depth
+  const gd_cpu_linear *op, const linear_memory *memory, const int64_t *starts, int64_t from, int64_t rows, int64_t column,
+  int64_t depth
 ) {
   float *panel = memory->x;
-  int64_t tiles = linear_tiles(rows);
   for (int64_t at = 0; at < depth; at += LINEAR_DEPTH) {
     int64_t part = least(LINEAR_DEPTH, depth - at), places = linear_places(memory, part);
-    for (int64_t tile = 0; tile < tiles; tile++) {
-      int64_t row = tile * rows / tiles, end = (tile + 1) * rows / tiles;
+    for (int64_t tile = 0; tile < linear_tiles(rows); tile++) {
+      int64_t row = starts[tile], end = starts[tile + 1];
       linear_x(op, from + row, end - row, column + at, part, panel, linear_order(memory, part, end - row));
       panel += (end - row) * places * memory->partials;
     }
@@ -98,16 +77,18 @@ static void linear_many(
   const uint32_t *stop
 ) {
   int64_t columns = op->weight.columns;
+  int64_t starts[LINEAR_TILES + 1], tiles = linear_tiles(rows);
+  for (int64_t tile = 0; tile <= tiles; tile++) starts[tile] = tile * rows / tiles;
   for (int64_t first = begin; first < end && !gd_cpu_stopped(stop); first += LINEAR_WIDE) {
     int64_t count = least(LINEAR_WIDE, end - first), column = 0;
     do {
       int64_t depth = least(GD_CPU_LINEAR_DEPTH, columns - column);
       /* The panel of a row that is not too long serves all features. */
-      if (first == begin || depth < columns) linear_panel(op, memory, from, rows, column, depth);
-      linear_columns(op, memory, rows, first, count, column, depth, stop);
+      if (first == begin || depth < columns) linear_panel(op, memory, starts, from, rows, column, depth);
+      linear_columns(op, memory, starts, rows, first, count, column, depth, stop);
       column += depth;
     } while (column < columns && !gd_cpu_stopped(stop));
-    linear_store(op, memory, from, rows, first, count);
+    for (int64_t r = 0; r < rows; r++) linear_finish(op, memory->outputs + r * LINEAR_WIDE, from + r, first, count);
   }
 }
 
@@ -115,8 +96,8 @@ static void linear_many(
  * the scales and biases of as many rows of weight. */
 enum { LINEAR_FEW = LINEAR_SUMS_AT_ONCE };
 enum { LINEAR_SUMS = GD_CPU_LINEAR_DEEP_ROWS * LINEAR_WIDE * 2 * GD_LANES + LINEAR_TILE };
-/* Floats for the outputs of a panel's rows and LINEAR_WIDE features: in tiles, at least two thirds of which are in use. */
-enum { LINEAR_ALL_OUTPUTS = GD_CPU_LINEAR_ROWS * LINEAR_WIDE * 3 / 2 };
+/* Floats for the outputs of a panel's rows and LINEAR_WIDE features, and a vector that is read beyond them. */
+enum { LINEAR_ALL_OUTPUTS = GD_CPU_LINEAR_ROWS * LINEAR_WIDE + GD_LANES };
 /* The most rows that are multiplied without panels of weight, and their outputs with those that fill the last sum_eight. */
 enum { LINEAR_FEW_ROWS = LINEAR_TAKEN, LINEAR_FEW_VALUES = LINEAR_FEW_ROWS * LINEAR_FEW + 8 };
 /* The longest row that these suffice for: groups of 16 columns have no biases, others are twice as long. */

@@ -13,8 +13,8 @@ enum { LINEAR_ROWS = 4, LINEAR_FEATURES = 3 };
 enum { LINEAR_ROWS = 2, LINEAR_FEATURES = 4 };
 #endif
 
-/* The memory of one thread. Partials and outputs lie tile by tile: [tiles of features, tiles of rows, passes, LINEAR_ROWS,
- * LINEAR_FEATURES], each a vector, and [tiles of features, tiles of rows, LINEAR_OUTPUTS]. If a panel of x has whole rows, the
+/* The memory of one thread. Partials lie tile by tile, and outputs row by row: [tiles of features, tiles of rows, passes, LINEAR_ROWS,
+ * LINEAR_FEATURES], each a vector, and [rows, LINEAR_WIDE]. If a panel of x has whole rows, the
  * partials of one tile of features suffice, and if a row is one block of columns, those of one tile. */
 typedef struct linear_memory {
   float *x;      /* [blocks of LINEAR_DEPTH columns, tiles of rows, passes, vectors of a pass, rows of the tile], each a vector */
@@ -22,6 +22,8 @@ typedef struct linear_memory {
   float *sums, *outputs;
   int64_t partials; /* of an output: GD_LANES, times the chains */
 } linear_memory;
+/* The most tiles of rows of a panel. */
+enum { LINEAR_TILES = (GD_CPU_LINEAR_ROWS + LINEAR_ROWS - 1) / LINEAR_ROWS };
 /* The floats of a tile's partials in one pass, and its outputs with those that fill the last sum_eight. */
 enum { LINEAR_TILE = LINEAR_ROWS * LINEAR_FEATURES * GD_WIDTH, LINEAR_OUTPUTS = (LINEAR_ROWS * LINEAR_FEATURES + 7) / 8 * 8 };
 
@@ -129,14 +131,16 @@ static void linear_x(
 #undef GD_CASE_X
 }
 
-/* The outputs of a tile of `rows` rows from their partials, which are still in the first cache, eight at a time; the last eight may include
- * anything that follows. */
+/* The outputs of a tile of `rows` rows from their partials, which are still in the first cache, eight at a time: a row is LINEAR_WIDE after the one
+ * before. */
 GD_INLINE void linear_outputs(const linear_memory *memory, const float *sums, float *outputs, int64_t rows) {
+  float own[LINEAR_OUTPUTS];
   for (int64_t at = 0; at < rows * LINEAR_FEATURES; at += 8) {
     row_sum eight[8];
     GD_UNROLL for (int k = 0; k < 8; k++) {
       eight[k] = linear_output(sums + (at + k) * GD_WIDTH, memory->partials, LINEAR_TILE);
     }
-    sum_eight(eight, outputs + at);
+    sum_eight(eight, own + at);
   }
+  for (int64_t r = 0; r < rows; r++) __builtin_memcpy(outputs + r * LINEAR_WIDE, own + r * LINEAR_FEATURES, LINEAR_FEATURES * sizeof(float));
 }

@@ -154,7 +154,7 @@ GD_INLINE void next_rows_part(
 
 /* Where a group's rows are read and written, the addresses to prefetch, and where rows are kept widened. */
 typedef struct delta_places {
-  const char *source, *near, *far;
+  const char *source, *near, *far, *by_pages; /* the rows, where what follows them is asked for by pages */
   char *target;
   float *widened, *next_widened;
 } delta_places;
@@ -200,7 +200,8 @@ GD_INLINE void update_block(
   if (next_of(kind) == NEXT_TOKEN) return;
   int64_t each = DELTA_TOGETHER * dtype_size(source_of(kind));
   fetch(places.near + i * each, GD_LANES * each);
-  fetch_far(places.far + i * each, GD_LANES * each);
+  if (places.by_pages != NULL) fetch_pages(places.by_pages + i * each, GD_LANES * each, (const void *)UINTPTR_MAX);
+  else fetch_far(places.far + i * each, GD_LANES * each);
 }
 
 /* The address so many bytes after the pass's first row; beyond its rows it continues with those read next. */
@@ -221,6 +222,8 @@ GD_INLINE void update_group(const delta_pass pass, delta_kind kind, int64_t row,
       .source = (const char *)pass.source + (row + base) * step,
       .target = (char *)pass.target + (row + base) * key_dim * dtype_size(target_of(kind)),
       .near = rows_after(&pass, bytes, to), .far = rows_after(&pass, bytes, to + DELTA_FAR)};
+    int follow = pass.next_source == (const char *)pass.source + bytes;
+    if (source_of(kind) == GD_CPU_F32 && next_of(kind) != NEXT_TOKEN && gd_cpu_asks_by_pages && follow) places.by_pages = places.source;
     if (keeps(kind)) {
       places.widened = widened_part(widened_rows(&pass, row, key_dim), key_dim, base, 0, 0);
       places.next_widened = widened_part(widened_rows(&pass, row + DELTA_GROUP, key_dim), key_dim, base, 0, 0);

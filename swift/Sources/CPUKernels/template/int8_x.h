@@ -2,20 +2,11 @@
 
 enum { INT8_OUTPUTS = GD_CPU_LINEAR_BLOCK };
 
-/* As `bytes` from `from` on are read, asks for as many that follow, not much beyond `end`, into the second cache: the lines INT8_AHEAD bytes later,
- * or those of the next eight pages, a line of each in turn (gd_cpu_asks_by_pages). */
-enum { INT8_AHEAD = 8192, INT8_PAGE = 4096, INT8_PAGES = 8 };
+/* As `bytes` from `from` on are read, asks for as many of what follows, into the second cache. */
+enum { INT8_AHEAD = 8192 };
 GD_INLINE void int8_ask(const uint8_t *from, int64_t bytes, const uint8_t *end) {
-  if (!gd_cpu_asks_by_pages) {
-    for (int64_t at = INT8_AHEAD; at < INT8_AHEAD + bytes; at += 64) __builtin_prefetch(from + at, 0, 2);
-    return;
-  }
-  const uintptr_t lines = 64 * INT8_PAGES, all = INT8_PAGE * INT8_PAGES, last = (uintptr_t)from + (uintptr_t)bytes;
-  for (uintptr_t at = ((uintptr_t)from + lines - 1) & ~(lines - 1); at < last; at += lines) {
-    uintptr_t next = (at & ~(all - 1)) + all + at % all / INT8_PAGES;
-    if (next >= (uintptr_t)end) return;
-    GD_UNROLL for (int page = 0; page < INT8_PAGES; page++) __builtin_prefetch((const void *)(next + INT8_PAGE * page), 0, 2);
-  }
+  if (gd_cpu_asks_by_pages) fetch_pages(from, bytes, end);
+  else fetch_far(from + INT8_AHEAD, bytes);
 }
 /* The same by a call: less code, and slower where vectors would stay in registers. */
 static __attribute__((noinline)) void int8_ask_by_call(const uint8_t *from, int64_t bytes, const uint8_t *end) { int8_ask(from, bytes, end); }

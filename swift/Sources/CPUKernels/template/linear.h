@@ -117,7 +117,7 @@ static void linear_few_rows(
   int64_t columns = op->weight.columns;
   linear_few few = {
     .x = memory->x, .values = memory->sums, .rows = op->rows, .columns = (columns + GD_LANES - 1) / GD_LANES * GD_LANES,
-    .outputs = LINEAR_FEW};
+    .outputs = LINEAR_FEW, .end = matrix_row(&op->weight, op->out_features)};
   for (int64_t at = 0, taken; at < op->rows; at += taken) {
     taken = few_taken(op->rows - at);
     vector_order order = {0, 0, taken * GD_WIDTH, 0};

@@ -18,6 +18,7 @@ enum { LINEAR_SUMS_AT_ONCE = 24 };
 typedef struct linear_few {
   float *x, *values;
   int64_t rows, columns, outputs;
+  const char *end; /* of the weight */
 } linear_few;
 
 /* Such rows, and the partials of their products with some rows of weight: those of a row of x are `apart` floats after those of the one
@@ -26,6 +27,7 @@ typedef struct linear_taken {
   const float *x;
   float *sums;
   int64_t apart;
+  const char *end;
 } linear_taken;
 
 /* GD_WIDTH columns of row t of `taken`. */
@@ -80,8 +82,11 @@ GD_INLINE void linear_dot_plain(
 ) {
   vf part[LINEAR_TAKEN][LINEAR_DOT_ROWS][GD_PARTS] = {0};
   int64_t i = 0, line = 64 / dtype_size(dtype), ahead = dtype == GD_CPU_F32 ? LINEAR_AHEAD_F32 : LINEAR_AHEAD;
+  int by_pages = rows == 1 && gd_cpu_asks_by_pages;
   for (; i + GD_LANES <= columns; i += GD_LANES) {
-    if (i % line == 0) {
+    if (by_pages) {
+      if (i % (8 * line) == 0) fetch_pages(row + i * dtype_size(dtype), 512, few.end);
+    } else if (i % line == 0) {
       GD_UNROLL for (int r = 0; r < rows; r++) __builtin_prefetch(row + r * row_bytes + i * dtype_size(dtype) + ahead, 0, 2);
     }
     GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
@@ -143,13 +148,6 @@ GD_INLINE void linear_step(
   }
 }
 
-/* A line to ask for as the one at `at` is read, where the lines of the next eight pages are asked for in turn (gd_cpu_asks_by_pages). */
-GD_INLINE const void *linear_line(const uint8_t *at) {
-  const uintptr_t pages = 8, page = 4096, all = pages * page;
-  uintptr_t from = (uintptr_t)at & ~(all - 1), line = (uintptr_t)at % all / 64;
-  return (const void *)(from + all + line % pages * page + line / pages * 64);
-}
-
 /* Outputs by packed rows, one after another in memory, with their scales and biases as float32: blocks from number `chain` on, every one or
  * every other. Bytes are prefetched into the second cache in the order of addresses, LINEAR_AHEAD and as far as the last of the rows begins
  * after the first: a stream for each row is read far slower. */
@@ -164,10 +162,8 @@ GD_INLINE void linear_dot_packed(
   int64_t bytes = step * packed.bits / 8, steps = columns / step;
   int by_pages = packed.bits == 8 && way.taken == 1 && gd_cpu_asks_by_pages;
   for (int64_t i = 0; i < steps; i++) {
-    for (int64_t next = rows * i * bytes; next < rows * (i + 1) * bytes; next += 64) {
-      if (by_pages) __builtin_prefetch(linear_line(row + next), 0, 2);
-      else __builtin_prefetch(row + next + (rows - 1) * row_bytes + LINEAR_AHEAD, 0, 2);
-    }
+    if (by_pages) fetch_pages(row + rows * i * bytes, rows * bytes, few.end);
+    else fetch_far(row + rows * i * bytes + (rows - 1) * row_bytes + LINEAR_AHEAD, rows * bytes);
     GD_UNROLL for (int r = 0; r < rows; r++) __builtin_prefetch(row + r * row_bytes + i * bytes + LINEAR_NEAR);
     GD_UNROLL for (int r = 0; r < rows; r++) {
       GD_UNROLL for (int k = 0; k < each; k++) {
@@ -221,7 +217,7 @@ GD_INLINE void linear_ask(const gd_cpu_matrix *matrix, int64_t at, int64_t bytes
       if (apart && count - begin < rows) begin = count - rows;                                                             \
       end = begin + (apart ? least(outputs, (count - begin) / rows * rows) : 1);                                           \
       int64_t f = begin;                                                                                                   \
-      linear_taken own = {few->x + at * few->columns, sums, outputs * (PARTIALS)};                                         \
+      linear_taken own = {few->x + at * few->columns, sums, outputs * (PARTIALS), few->end};                               \
       GD_TAKING(taken, DOTS)                                                                                               \
       few_finish(few, sums, PARTIALS, at, taken, begin, end - begin);                                                      \
     }                                                                                                                      \

@@ -152,11 +152,15 @@ GD_INLINE void next_rows_part(
   rows->memory[r][p] = fma_vf(s, next_key, rows->memory[r][p]);
 }
 
+/* Whether rows that follow one another may be asked for by pages (rows.h): a block of them is eight lines. */
+#define DELTA_BY_PAGES(KIND) (GD_WIDTH == 16 && source_of(KIND) == GD_CPU_F32 && next_of(KIND) == NEXT_ROWS)
+
 /* Where a group's rows are read and written, the addresses to prefetch, and where rows are kept widened. */
 typedef struct delta_places {
-  const char *source, *near, *far, *by_pages; /* the rows, where what follows them is asked for by pages */
+  const char *source, *near, *far; /* far: a line of each of eight pages for eight lines read, where DELTA_BY_PAGES and gd_cpu_asks_by_pages say so */
   char *target;
   float *widened, *next_widened;
+  int by_pages;
 } delta_places;
 
 /* pass by value: its fields stay in registers although the rows' stores could, for all the compiler knows, change
@@ -200,8 +204,11 @@ GD_INLINE void update_block(
   if (next_of(kind) == NEXT_TOKEN) return;
   int64_t each = DELTA_TOGETHER * dtype_size(source_of(kind));
   fetch(places.near + i * each, GD_LANES * each);
-  if (places.by_pages != NULL) fetch_pages(places.by_pages + i * each, GD_LANES * each, (const void *)UINTPTR_MAX);
-  else fetch_far(places.far + i * each, GD_LANES * each);
+  if (DELTA_BY_PAGES(kind) && places.by_pages) {
+    GD_UNROLL for (int page = 0; page < FETCH_PAGES; page++) __builtin_prefetch(places.far + i * each / FETCH_PAGES + page * FETCH_PAGE, 0, 2);
+  } else {
+    fetch_far(places.far + i * each, GD_LANES * each);
+  }
 }
 
 /* The address so many bytes after the pass's first row; beyond its rows it continues with those read next. */
@@ -222,8 +229,11 @@ GD_INLINE void update_group(const delta_pass pass, delta_kind kind, int64_t row,
       .source = (const char *)pass.source + (row + base) * step,
       .target = (char *)pass.target + (row + base) * key_dim * dtype_size(target_of(kind)),
       .near = rows_after(&pass, bytes, to), .far = rows_after(&pass, bytes, to + DELTA_FAR)};
-    int follow = pass.next_source == (const char *)pass.source + bytes;
-    if (source_of(kind) == GD_CPU_F32 && next_of(kind) != NEXT_TOKEN && gd_cpu_asks_by_pages && follow) places.by_pages = places.source;
+    if (DELTA_BY_PAGES(kind) && gd_cpu_asks_by_pages && pass.next_source == (const char *)pass.source + bytes) {
+      uintptr_t own = (uintptr_t)places.source, all = FETCH_PAGE * FETCH_PAGES;
+      places.far = (const char *)((own & ~(all - 1)) + all + own % all / FETCH_PAGES);
+      places.by_pages = 1;
+    }
     if (keeps(kind)) {
       places.widened = widened_part(widened_rows(&pass, row, key_dim), key_dim, base, 0, 0);
       places.next_widened = widened_part(widened_rows(&pass, row + DELTA_GROUP, key_dim), key_dim, base, 0, 0);

@@ -15,6 +15,7 @@
 #include "int8_panel.h"
 #if defined(GD_DOT_AMX)
 #include "int8_amx.h"
+#include "int8_sets.h"
 #include "int8_turned.h"
 #else
 #include "int8_rows.h"

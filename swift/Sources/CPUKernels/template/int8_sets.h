@@ -1,0 +1,106 @@
+/* The sets of int8_turned.h: how numbers of the weight are laid out in tiles, and x in the order of their second operand. */
+
+/* Rows of x; columns that are unpacked at a time where a format's own function does it, and bytes from a row of them to the next. */
+enum { INT8_TURNED_ROWS = 8, INT8_CHUNK = INT8_PIECE, INT8_CHUNKS = INT8_PIECES };
+
+/* One call. stride: scales from an output to the next. */
+typedef struct int8_turned {
+  const gd_cpu_linear *op;
+  const int8_form *form;
+  const uint8_t *end;
+  uint8_t *x;
+  float *scales, *offsets;
+  int64_t columns, row_bytes, groups, sets, stride;
+} int8_turned;
+
+/* An int8_block without bytes stands for all formats of its group that have no kernel of their own: their numbers are unpacked by int8_form. */
+GD_INLINE int int8_is_any(int8_block form) { return form.bytes == 0; }
+GD_INLINE int int8_are_bytes(int8_block form) { return int8_is_any(form) || (form.bytes >= form.group && form.type != GGML_Q4_K); }
+/* Numbers of a row that a tile has, and the slices of so many that are a set. */
+GD_INLINE int int8_slice(int8_block form) { return form.group < 32 ? 32 : 64; }
+GD_INLINE int int8_slices(int8_block form) { return 2 * (int)form.group / int8_slice(form); }
+/* Bytes of x of a set: slices of a dword of each column of its tile, then as many scales, sums and starts. */
+GD_INLINE int64_t int8_set_factors(int8_block form) { return 2 * form.group * 16; }
+GD_INLINE int64_t int8_set_bytes(int8_block form) { return int8_set_factors(form) + 192; }
+/* Where a row's set begins. */
+GD_INLINE int64_t int8_set_at(int64_t set, int8_block form) {
+  return form.type == GGML_Q4_K ? set / 4 * form.bytes + int8_offset(form) + set % 4 * 32 : set * 2 * form.bytes;
+}
+
+/* The dword of a set's x that dword k of a row's numbers multiplies. Of packed numbers the low halves of 64 bytes are a slice, then the high ones;
+ * or of 32 bytes both are one. */
+static int int8_turned_place(int k, int8_block form) {
+  if (int8_are_bytes(form)) return k;
+  if (int8_slices(form) > 1) return k / 32 * 32 + 2 * (k % 16) + k / 16 % 2;
+  int own = k % 8, half = k / 8;
+  return form.is_mlx ? 2 * own + half : form.type == GGML_Q4_K ? k : own / 4 * 8 + own % 4 + 4 * half;
+}
+
+/* The numbers of a row's set. */
+GD_INLINE void int8_turned_row(const uint8_t *from, uint8_t *to, int8_block form) {
+  if (int8_are_bytes(form)) {
+    GD_UNROLL for (int i = 0; i < 2; i++) {
+      *(int8_b32_memory *)(to + 32 * i) = *(const int8_b32_memory *)(from + int8_offset(form) + i * form.bytes) ^ 128;
+    }
+    return;
+  }
+  GD_UNROLL for (int i = 0; i < int8_slices(form) / 2; i++) {
+    vi bytes = load_vi(from + 64 * i);
+    store_vi(to + 128 * i, int8_low(bytes));
+    store_vi(to + 128 * i + 64, int8_high(bytes));
+  }
+  if (int8_slices(form) > 1) return;
+  __m512i both;
+  if (form.is_mlx || form.type == GGML_Q4_K) {
+    both = _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)from));
+  } else {
+    from += int8_offset(form);
+    both = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)from));
+    both = _mm512_mask_broadcast_i32x4(both, 0xf0f0, _mm_loadu_si128((const __m128i *)(from + form.bytes)));
+  }
+  const vu shifts = {0, 0, 0, 0, 0, 0, 0, 0, 4, 4, 4, 4, 4, 4, 4, 4};
+  vi numbers = (vi)_mm512_srlv_epi32(both, (__m512i)shifts) & 0x0f0f0f0f;
+  if (ggml_has_table(form.type)) numbers = int8_entries_of(numbers, form.type);
+  store_vi(to, numbers);
+}
+
+/* Puts x into the order of its tiles. */
+GD_INLINE vi int8_of_x(const int8_t *from, int64_t bytes) {
+  if (bytes <= 0) return (vi){0};
+  return (vi)_mm512_maskz_loadu_epi8(bytes < 64 ? ((__mmask64)1 << bytes) - 1 : ~(__mmask64)0, from);
+}
+static __attribute__((noinline)) void int8_turned_x(const int8_turned *way, int8_block form) {
+  int64_t group = form.group, set = 2 * group, slices = int8_slices(form), dwords = int8_slice(form) / 4, rows = way->op->rows;
+  uint8_t *to = way->x;
+  for (int64_t at = 0; at < way->columns; at += set) {
+    int64_t left = least(set, way->columns - at);
+    int8_x own[INT8_TURNED_ROWS];
+    for (int64_t m = 0; m < rows; m++) own[m] = int8_from(int8_row_of(way->op, m), at, group);
+    for (int slice = 0; slice < slices; slice++, to += dwords * 64) {
+      vi numbers[16] = {0}, places;
+      for (int k = 0; k < 16; k++) places[k] = int8_turned_place(slice * 16 + k, form);
+      int64_t begin = slice / 2 * 128;
+      for (int64_t m = 0; m < rows; m++) {
+        vi low = int8_of_x(own[m].values + begin, left - begin), high = int8_of_x(own[m].values + begin + 64, left - begin - 64);
+        vi all = (vi)_mm512_permutex2var_epi32((__m512i)low, (__m512i)places, (__m512i)high);
+        numbers[2 * m] = all & (places < (int)group / 4);
+        numbers[2 * m + 1] = all & (places >= (int)group / 4);
+      }
+      int8_transpose(numbers);
+      GD_UNROLL for (int k = 0; k < 16; k++) {
+        if (k < dwords) store_vi(to + k * 64, numbers[k]);
+      }
+    }
+    float *scales = (float *)to, *sums = scales + 16;
+    int32_t *starts = (int32_t *)(sums + 16);
+    __builtin_memset(to, 0, 192);
+    for (int64_t m = 0; m < rows; m++) {
+      for (int64_t g = 0; g < left / group; g++) {
+        scales[2 * m + g] = own[m].scales[g];
+        sums[2 * m + g] = own[m].sums[g];
+        starts[2 * m + g] = own[m].starts[g];
+      }
+    }
+    to += 192;
+  }
+}

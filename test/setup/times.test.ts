@@ -13,9 +13,9 @@ describe("how long it takes", () => {
   test("is a figure by cores where it has not run", () => {
     const root = newPath("clone");
     expect(lastTimes(root, 4)).toBeNull();
-    expect(expectation(null, 1, true)).toMatch(/^about 29 min on 1 core, of which 3 build the emulated Metal's kernels, once; up to/);
-    expect(expectation(null, 8, true)).toMatch(/^about 7 min on 8 cores, of which 3/);
-    expect(expectation(null, 8, false)).toMatch(/^about 4 min on 8 cores; up to/);
+    expect(expectation(null, 1, true)).toMatch(/^about 23 min on 1 core, of which 3 build the emulated Metal's kernels, once; up to/);
+    expect(expectation(null, 8, true)).toMatch(/^about 6 min on 8 cores, of which 3/);
+    expect(expectation(null, 8, false)).toMatch(/^about 3 min on 8 cores; up to/);
     expect(announcement("types", null)).toBe("running types");
   });
 

@@ -38,8 +38,8 @@ let metallib: [LinkerSetting] = Context.environment["GATED_DELTA_METALLIB"].map 
   return [.unsafeFlags(words.flatMap { ["-Xlinker", $0] }, .when(platforms: [.macOS]))]
 } ?? []
 
-/// For tests that compute references and random numbers by the million: without it these are most of the time of all tests. What they
-/// test stays as it is built for tests.
+/// For references and random numbers, which tests compute by the million. The tests themselves, most of whose code is run once, take
+/// several times as long to compile so as they gain.
 let optimised: [SwiftSetting] = [.unsafeFlags(["-O"])]
 
 /// A section for each function, so that packages/link.mjs can leave out some of a file.
@@ -102,9 +102,12 @@ let package = Package(
     .target(
       name: "GatedDeltaLibrary", dependencies: ["GatedDelta"], path: "swift/Sources/GatedDeltaLibrary",
       linkerSettings: visibility + metallib),
+    .target(
+      name: "KernelReferences", dependencies: ["CPUBackend", "GatedDeltaTypes"], path: "swift/Tests/KernelReferences",
+      swiftSettings: optimised),
     .testTarget(
-      name: "CPUKernelsTests", dependencies: ["CPUKernels", "CPUBackend", "GatedDeltaTypes", "Threading"],
-      path: "swift/Tests/CPUKernelsTests", swiftSettings: optimised),
+      name: "CPUKernelsTests", dependencies: ["CPUKernels", "CPUBackend", "GatedDeltaTypes", "KernelReferences", "Threading"],
+      path: "swift/Tests/CPUKernelsTests"),
     .testTarget(
       name: "GatedDeltaTests", dependencies: ["GatedDelta", "GatedDeltaTypes", "CGatedDelta", "CPUBackend", "Threading"],
       path: "swift/Tests/GatedDeltaTests"),

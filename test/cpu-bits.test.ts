@@ -36,14 +36,14 @@ const parts: Readonly<Record<Isa, readonly string[]>> = {
 
 /**
  * The library's own objects if it was built here; those of another processor are compiled, and kept until a source changes. For
- * these -O1: bits do not depend on it, and NEON's take a fifth of the time.
+ * these -O0: bits do not depend on it, and NEON's take a tenth of the time.
  */
 async function objects(isa: Isa, target: string[]): Promise<string[]> {
   const names = [...parts[isa].map((part) => `isa_${part}.c`), "items.c"];
   const built = names.map((name) => join(import.meta.dir, "../.build/release/CPUKernels.build", `${name}.o`));
   if (target.length === 0 && built.every((file) => existsSync(file))) return built;
   const sources = folderText(kernels);
-  return await Promise.all(names.map((name) => object(cacheFolder, [...target, ...flags, target.length === 0 ? "-O3" : "-O1"], { path: join(kernels, name) }, [sources])));
+  return await Promise.all(names.map((name) => object(cacheFolder, [...target, ...flags, target.length === 0 ? "-O3" : "-O0"], { path: join(kernels, name) }, [sources])));
 }
 
 /** The program's output with one instruction set's table. */

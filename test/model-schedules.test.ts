@@ -17,7 +17,7 @@ afterAll(() => device.close());
 const files = scratch();
 const seed = Number(process.env["GATED_DELTA_TEST_SEED"] ?? "20261");
 /** Each planted fault is found within the first thirty; an emulated GPU is far slower. */
-const schedules = device.emulated ? 30 : 300;
+const schedules = device.emulated ? 30 : 150;
 
 const opened = new DisposableStack();
 afterAll(() => opened.dispose());
@@ -39,7 +39,7 @@ test(`${schedules} random schedules give the bits of the cold run`, async () => 
 onOnly("cpu", "random schedules with int8 activations", ({ device: cpu }) => {
   test("give the bits of the cold run", async () => {
     const own = opened.use(await ModelSchedules.open(cpu, files.newPath(), "int8"));
-    const { failure, counts } = await runSchedules(own, files.newPath(), seed, 0, 120);
+    const { failure, counts } = await runSchedules(own, files.newPath(), seed, 0, 60);
     expect(failure).toBeUndefined();
     for (const what of ["rows compared", "forks", "restored", "batches of several", "guesses accepted"]) expect([what, counts.get(what) ?? 0]).not.toEqual([what, 0]);
   }, 600_000);

@@ -24,7 +24,10 @@ function show(line) {
   if (!isNoise(line)) process.stdout.write(`${line}\n`);
 }
 
-/** Each runner: what it is called, and a function that runs it and counts. They run one after the other, and in this order: some need what others make. */
+/**
+ * Each runner: what it is called, and a function that runs it and counts. Groups of them run one after the other, and in this order: some
+ * need what others make. The runners of a group run at the same time.
+ */
 function runners(state) {
   const { root, bun, toolchain } = state;
   const linux = process.platform === "linux";
@@ -41,16 +44,30 @@ function runners(state) {
   let built;
   const buildSwift = () => (built ??= swift(["build", "--build-tests"], steps.take));
   const whileBuilt = () => withProgress("building Swift's tests", buildSwift, steps.progress);
+  const types = { name: "types", go: () => one(bun, ["check", "--no-script"], { cwd: root, env }) };
+  // Apple's command line tools may have nothing to run Swift's tests with.
+  const swiftTests = (output) => async () => (testing.problem === undefined ? swiftTest(root, swift, await whileBuilt(), output) : testing);
+  const bunTests = (options) => () => runTestFiles({ root, bun, env }, testFiles(root), show, options);
+  // A Mac has one GPU, which both would use.
+  if (!linux) return [[types], [{ name: "swift test", go: swiftTests(show) }], [{ name: "bun test", go: bunTests() }]];
+  // Linux has no Metal: the kernels are translated and built for the processor. Swift's tests and Bun's both run on them, and at the same
+  // time: the last of Swift's tests takes one processor for half a minute.
+  const lines = [];
+  const swiftRun = once(swiftTests((line) => lines.push(line)));
   return [
-    { name: "types", go: () => one(bun, ["check", "--no-script"], { cwd: root, env }) },
-    // Linux has no Metal: the kernels are translated and built for the processor. Swift's tests and Bun's both run on them.
-    ...(linux
-      ? [{ name: "emulated Metal's kernels", go: async () => (buildSwift(), counted(await buildEmulator(state, show))) }]
-      : []),
-    // Apple's command line tools may have nothing to run Swift's tests with.
-    { name: "swift test", go: async () => (testing.problem === undefined ? swiftTest(root, swift, await whileBuilt()) : testing) },
-    { name: "bun test", go: () => runTestFiles({ root, bun, env }, testFiles(root), show) },
+    [types],
+    [{ name: "emulated Metal's kernels", go: async () => (buildSwift(), counted(await buildEmulator(state, show))) }],
+    [
+      { name: "swift test", go: () => swiftRun().finally(() => lines.forEach(show)) },
+      { name: "bun test", go: bunTests({ lateLane: swiftRun }) },
+    ],
   ];
+}
+
+/** A function that is called once, at the first call, whose promise each call gets. */
+function once(go) {
+  let promise;
+  return () => (promise ??= go());
 }
 
 /** Where Package.swift finds the kernels that set-up has compiled; another build system may put them elsewhere. */
@@ -68,16 +85,16 @@ function counted({ code }) {
   return { passed: code === 0 ? 1 : 0, failed: code === 0 ? 0 : 1 };
 }
 
-/** Swift's tests, by `swift`, after their build has ended as `built` says. */
-async function swiftTest(root, swift, built) {
-  for (const line of built.text.split("\n")) if (built.code !== 0 || line.includes("warning:")) show(line);
+/** Swift's tests, by `swift`, after their build has ended as `built` says; `output` gets their lines. */
+async function swiftTest(root, swift, built, output) {
+  for (const line of built.text.split("\n")) if (built.code !== 0 || line.includes("warning:")) output(line);
   if (built.code !== 0) return { passed: 0, failed: 1 };
   const file = join(root, ".build", "tests.xml");
   // Swift Testing writes a file next to the one that is named for XCTest.
   const written = join(root, ".build", "tests-swift-testing.xml");
   for (const old of [written, pipelinesFile(root)]) rmSync(old, { force: true });
-  const { code, text, overtime } = await swift(["test", "--skip-build", "--xunit-output", file], show);
-  if (overtime) show(`swift test: ended after ${hang / 60_000} minutes: it hangs`);
+  const { code, text, overtime } = await swift(["test", "--skip-build", "--xunit-output", file], output);
+  if (overtime) output(`swift test: ended after ${hang / 60_000} minutes: it hangs`);
   return settle(countFile(written) ?? countSwiftTesting(text), code);
 }
 
@@ -98,7 +115,8 @@ await runMain(async () => {
   const lines = [];
   const failures = [];
   const results = [];
-  for (const { name, go } of runners(state)) {
+  const begin = performance.now();
+  const runOne = async ({ name, go }) => {
     say(announcement(name, times));
     const since = performance.now();
     const { passed, failed, problem, failures: named = [] } = await go();
@@ -107,10 +125,11 @@ await runMain(async () => {
     sum.failed += failed;
     results.push({ name, passed, failed, seconds: Math.round((performance.now() - since) / 1000), ...(problem && { notRun: problem }) });
     lines.push(problem === undefined ? `${name}: ${passed} ok, ${failed} not ok, ${elapsed(since)}` : `${name}: not run: ${problem}`);
-  }
+  };
+  for (const group of runners(state)) await Promise.all(group.map(runOne));
   for (const line of failures) process.stdout.write(`${line}\n`);
   for (const line of lines) say(line);
-  keepTimes(state.root, cores, results);
+  keepTimes(state.root, cores, results, Math.round((performance.now() - begin) / 1000));
   // A Mac's GPU is the real one: what it made of the tests is written down, to be committed.
   if (process.platform === "darwin") say(`receipt: ${await writeReceipt(state.root, state.bun, results)}`);
   // The last line is the summary, for those who read only one.

@@ -19,7 +19,7 @@ afterAll(() => device.close());
 const files = scratch();
 const seed = Number(process.env["GATED_DELTA_TEST_SEED"] ?? "20263");
 /** Each planted fault is found within the first thirty. */
-const schedules = device.emulated ? 4 : 100;
+const schedules = device.emulated ? 4 : 50;
 
 let machine: PressureSchedules;
 beforeAll(async () => {

@@ -18,8 +18,8 @@ const device = openDevice(1);
 afterAll(() => device.close());
 const files = scratch();
 const seed = Number(process.env["GATED_DELTA_TEST_SEED"] ?? "20262");
-/** Most planted faults are found within the first, all within fifteen. */
-const schedules = device.emulated ? 10 : 100;
+/** Most planted faults are found within the first schedule, all within fifteen. */
+const schedules = device.emulated ? 10 : 50;
 
 const opened = new DisposableStack();
 afterAll(() => opened.dispose());
@@ -35,8 +35,8 @@ test(`${schedules} random schedules give the tokens and bits of the cold run`, a
   const { failure, counts } = await runSchedules(machine, files.newPath(), seed, 0, schedules);
   expect(failure).toBeUndefined();
   if (!device.emulated) expect(ahead.taken).toBeGreaterThan(0);
-  if (schedules >= 100) expect(ahead.committed).toBeGreaterThan(ahead.taken);
-  if (schedules >= 100) expect(counts.get("sessions of killed processes") ?? 0).toBeGreaterThan(0);
+  if (!device.emulated) expect(ahead.committed).toBeGreaterThan(ahead.taken);
+  if (!device.emulated) expect(counts.get("sessions of killed processes") ?? 0).toBeGreaterThan(0);
   for (const what of ["tokens given with drafts", "logits compared", "at the same time", "forks", "restored", "restored from the middle of an answer", "aborted", "disposed of on the way", "caches cleared", "turns", "turns that went back"]) {
     expect([what, counts.get(what) ?? 0]).not.toEqual([what, 0]);
   }
@@ -45,7 +45,7 @@ test(`${schedules} random schedules give the tokens and bits of the cold run`, a
 onOnly("cpu", "random schedules with int8 activations", ({ device: cpu }) => {
   test("give the tokens and bits of the cold run", async () => {
     const own = opened.use(await sessionSchedules(cpu, files.newPath(), "int8"));
-    const { failure, counts } = await runSchedules(own, files.newPath(), seed, 0, 32);
+    const { failure, counts } = await runSchedules(own, files.newPath(), seed, 0, 16);
     expect(failure).toBeUndefined();
     for (const what of ["logits compared", "forks", "restored", "sessions of killed processes"]) expect([what, counts.get(what) ?? 0]).not.toEqual([what, 0]);
   }, 600_000);
@@ -55,7 +55,9 @@ onOnly("metal", "random schedules with prompts by matrices", ({ device: metal, e
   const own = async () => opened.use(await sessionSchedules(metal, files.newPath(), "matrix"));
   const count = emulated ? 8 : 128;
   test("give the tokens and bits of the cold run, by role", async () => {
-    const { failure, counts } = await runSchedules(await own(), files.newPath(), seed, 0, emulated ? 3 : count);
+    // Schedules 7 to 9 are short, and have everything that is counted below.
+    const [first, some] = emulated ? [7, 3] : [0, count];
+    const { failure, counts } = await runSchedules(await own(), files.newPath(), seed, first, some);
     expect(failure).toBeUndefined();
     for (const what of ["tokens given with drafts", "logits compared", "restored"]) expect([what, counts.get(what) ?? 0]).not.toEqual([what, 0]);
   }, 1_500_000);

@@ -19,7 +19,7 @@ const machine = new StatePrograms(new Machine(device));
 const files = scratch();
 const seed = Number(process.env["GATED_DELTA_TEST_SEED"] ?? "20260");
 /** Each planted fault is found within the first hundred; an emulated GPU is far slower. */
-const programs = device.emulated ? 150 : 2_500;
+const programs = device.emulated ? 150 : 1_200;
 
 test(`${programs} random programs do what the model says, and leave no memory behind`, async () => {
   const half = programs / 2;

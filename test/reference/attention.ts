@@ -22,7 +22,9 @@ export function prepared(x: Reference, weight: Reference | undefined, positions:
     for (let h = 0; h < heads!; h++) {
       const row = out.data.subarray((t * heads! + h) * dim!, (t * heads! + h + 1) * dim!);
       if (weight !== undefined) {
-        const mean = row.reduce((sum, value) => sum + value * value, 0) / dim!;
+        let squares = 0;
+        for (let i = 0; i < dim!; i++) squares += row[i]! * row[i]!;
+        const mean = squares / dim!;
         const factor = 1 / Math.sqrt(mean + options.normEps);
         for (let i = 0; i < dim!; i++) row[i] = row[i]! * factor * (weight.data[i]! + (options.weightForm === "weight" ? 0 : 1));
       }
@@ -49,14 +51,20 @@ export function attend(
     for (let h = 0; h < heads!; h++) {
       const keyHead = Math.floor(h / (heads! / keyHeads!));
       const q = at(t, h, heads!);
-      const scores = Array.from({ length: past + t + 1 }, (_, j) => {
+      const weights = new Float64Array(past + t + 1);
+      let most = -Infinity;
+      for (let j = 0; j < weights.length; j++) {
+        const k = at(j, keyHead, keyHeads!);
         let sum = 0;
-        for (let i = 0; i < dim!; i++) sum += query.data[q + i]! * keys.data[at(j, keyHead, keyHeads!) + i]!;
-        return sum * scale;
-      });
-      const most = scores.reduce((a, b) => Math.max(a, b), -Infinity);
-      const weights = scores.map((score) => Math.exp(score - most));
-      const total = weights.reduce((a, b) => a + b, 0);
+        for (let i = 0; i < dim!; i++) sum += query.data[q + i]! * keys.data[k + i]!;
+        weights[j] = sum * scale;
+        most = Math.max(most, weights[j]!);
+      }
+      let total = 0;
+      for (let j = 0; j < weights.length; j++) {
+        weights[j] = Math.exp(weights[j]! - most);
+        total += weights[j]!;
+      }
       for (let i = 0; i < dim!; i++) {
         let sum = 0;
         for (let j = 0; j < weights.length; j++) sum += weights[j]! * values.data[at(j, keyHead, keyHeads!) + i]!;

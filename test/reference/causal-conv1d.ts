@@ -31,16 +31,16 @@ export function causalConv1d(given: CausalConv1dCase): { out: Reference; state: 
     const size = channels * past;
     const old = before ? readSlot(before.data, from, size) : new Float64Array(size);
     const next = new Float64Array(size);
+    const line = new Float64Array(past + end - start);
     for (let c = 0; c < channels; c++) {
-      const line = new Float64Array(past + end - start);
-      line.set(old.subarray(c * past, (c + 1) * past));
+      for (let j = 0; j < past; j++) line[j] = old[c * past + j]!;
       for (let t = start; t < end; t++) line[past + t - start] = given.x.data[t * channels + c]!;
       for (let t = start; t < end; t++) {
         let sum = given.bias?.data[c] ?? 0;
         for (let j = 0; j < width; j++) sum += given.weight.data[c * width + j]! * line[t - start + j]!;
         out.data[t * channels + c] = given.activation === "none" ? sum : silu(sum);
       }
-      next.set(line.subarray(line.length - past), c * past);
+      for (let j = 0; j < past; j++) next[c * past + j] = line[end - start + j]!;
     }
     if (state) writeSlot(state.data, to, next);
   }

@@ -5,10 +5,14 @@ import type { Reference } from "./tensor.ts";
 
 /** a + b */
 export function add(a: Reference, b: Reference): Reference {
-  return reference(a.shape, a.data.map((value, i) => value + b.data[i]!));
+  const out = reference(a.shape);
+  for (let i = 0; i < out.data.length; i++) out.data[i] = a.data[i]! + b.data[i]!;
+  return out;
 }
 
 /** silu(gate) · up */
 export function siluMul(gate: Reference, up: Reference): Reference {
-  return reference(gate.shape, gate.data.map((value, i) => silu(value) * up.data[i]!));
+  const out = reference(gate.shape);
+  for (let i = 0; i < out.data.length; i++) out.data[i] = silu(gate.data[i]!) * up.data[i]!;
+  return out;
 }

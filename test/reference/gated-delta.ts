@@ -10,7 +10,7 @@ import { betas, decays } from "./gates.ts";
 import type { BetaForm, GateOptions } from "./gates.ts";
 import { keyHeadOf, normalised } from "./heads.ts";
 import type { HeadMap, QkNorm } from "./heads.ts";
-import { copyOf, dims, reference } from "./tensor.ts";
+import { copyOf, dims, mapped, reference } from "./tensor.ts";
 import type { Reference } from "./tensor.ts";
 
 export interface GatedDeltaOptions extends GateOptions {
@@ -72,7 +72,7 @@ export function gatedDelta(given: GatedDeltaCase): GatedDeltaResult {
   for (const [s, sequence] of sequences.entries()) {
     // Every read sees the pool as it was before the op: `before`, never `state`.
     const S = before ? readSlot(before.data, sequence.readSlot, stateSize) : new Float64Array(stateSize);
-    const sizeOfS = S.map(Math.abs);
+    const sizeOfS = mapped(S, Math.abs);
     const length = sequence.end - sequence.start;
     const keep = (done: number) => {
       for (const checkpoint of given.checkpoints ?? []) {
@@ -103,42 +103,64 @@ export function gatedDelta(given: GatedDeltaCase): GatedDeltaResult {
     };
     for (let hv = 0; hv < valueHeads; hv++) {
       const hk = keyHeadOf(hv, keyHeads, valueHeads, given.headMap ?? "block");
-      const q = normalised(rowOf(given.query, hk, keyDim), norm, eps).map((x) => x * scale);
+      const q = normalised(rowOf(given.query, hk, keyDim), norm, eps, scale);
       const k = normalised(rowOf(given.key, hk, keyDim), norm, eps);
       const v = rowOf(given.value, hv, valueDim);
       const b = beta.data[t * valueHeads + hv]!;
       const perKey = decay.shape.length === 3;
       const gate = perKey ? rowOf(decay, hv, keyDim) : undefined;
       const a = perKey ? 0 : decay.data[t * valueHeads + hv]!;
+      const row: Row = { S, sizeOfS, start: 0, a, gate, q, k };
       for (let dv = 0; dv < valueDim; dv++) {
-        const start = (hv * valueDim + dv) * keyDim;
-        let remembered = 0;
-        let rememberedSize = 0;
-        for (let d = 0; d < keyDim; d++) {
-          const decayed = S[start + d]! * (gate ? gate[d]! : a);
-          S[start + d] = decayed;
-          remembered += decayed * k[d]!;
-          rememberedSize += Math.abs(decayed * k[d]!);
-        }
-        const delta = b * (v[dv]! - remembered);
-        const deltaSize = Math.abs(b) * (Math.abs(v[dv]!) + rememberedSize);
-        let o = 0;
-        let oSize = 0;
-        for (let d = 0; d < keyDim; d++) {
-          const at = start + d;
-          // An older, larger sum's rounding is still there, as far as it has decayed.
-          const size = Math.max(sizeOfS[at]! * (gate ? gate[d]! : a), Math.abs(S[at]!) + deltaSize * Math.abs(k[d]!));
-          const updated = S[at]! + delta * k[d]!;
-          sizeOfS[at] = size;
-          S[at] = updated;
-          o += updated * q[d]!;
-          oSize += size * Math.abs(q[d]!);
-        }
-        out.data[(t * valueHeads + hv) * valueDim + dv] = o;
-        sizes.out.data[(t * valueHeads + hv) * valueDim + dv] = oSize;
+        row.start = (hv * valueDim + dv) * keyDim;
+        const at = (t * valueHeads + hv) * valueDim + dv;
+        [out.data[at], sizes.out.data[at]] = update(row, b, v[dv]!);
       }
     }
   }
+}
+
+/** A row of a head's state, and what one token does to it. */
+interface Row {
+  readonly S: Float64Array;
+  readonly sizeOfS: Float64Array;
+  start: number;
+  /** The decay of all keys, where `gate` does not hold one for each. */
+  readonly a: number;
+  readonly gate: Float64Array | undefined;
+  readonly q: Float64Array;
+  readonly k: Float64Array;
+}
+
+/** One token through a row of the state: its output, and the output's size. A function of its own, which is compiled once for all cases. */
+function update({ S, sizeOfS, start, a, gate, q, k }: Row, b: number, v: number): readonly [number, number] {
+  const keyDim = k.length;
+  let remembered = 0;
+  let rememberedSize = 0;
+  for (let d = 0; d < keyDim; d++) {
+    const decayed = S[start + d]! * (gate === undefined ? a : gate[d]!);
+    const product = decayed * k[d]!;
+    S[start + d] = decayed;
+    remembered += product;
+    rememberedSize += Math.abs(product);
+  }
+  const delta = b * (v - remembered);
+  const deltaSize = Math.abs(b) * (Math.abs(v) + rememberedSize);
+  let o = 0;
+  let oSize = 0;
+  for (let d = 0; d < keyDim; d++) {
+    const at = start + d;
+    // An older, larger sum's rounding is still there, as far as it has decayed.
+    const older = sizeOfS[at]! * (gate === undefined ? a : gate[d]!);
+    const newer = Math.abs(S[at]!) + deltaSize * Math.abs(k[d]!);
+    const size = Math.max(older, newer);
+    const updated = S[at]! + delta * k[d]!;
+    sizeOfS[at] = size;
+    S[at] = updated;
+    o += updated * q[d]!;
+    oSize += size * Math.abs(q[d]!);
+  }
+  return [o, oSize];
 }
 
 /** The largest decay of a case, on which its error bound depends. */

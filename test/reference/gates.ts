@@ -1,7 +1,7 @@
 /** Decay and beta from the given values, in every form. */
 import { round } from "./rounding.ts";
 import { sigmoid, softplus } from "./scalar.ts";
-import { dims, reference } from "./tensor.ts";
+import { dims, mapped, reference } from "./tensor.ts";
 import type { Reference } from "./tensor.ts";
 
 export type GateForm = "decay" | "log" | "neg-log" | "raw" | "raw-ssm" | "raw-bounded";
@@ -62,5 +62,5 @@ function needed(value: number | undefined): number {
 export function betas(beta: Reference, form: BetaForm): Reference {
   dims(beta, 2);
   const change = { given: (b: number) => b, sigmoid, "2-sigmoid": (b: number) => 2 * sigmoid(b) }[form];
-  return { shape: beta.shape, data: beta.data.map(change) };
+  return { shape: beta.shape, data: mapped(beta.data, change) };
 }

@@ -1,4 +1,5 @@
 /** Which key head serves a value head, and the normalisation of a query or key row. */
+import { mapped } from "./tensor.ts";
 
 export type HeadMap = "block" | "tiled";
 export type QkNorm = "none" | "l2" | "l2-max" | "rms";
@@ -8,17 +9,24 @@ export function keyHeadOf(hv: number, keyHeads: number, valueHeads: number, head
   return heads === "block" ? Math.floor(hv / (valueHeads / keyHeads)) : hv % keyHeads;
 }
 
-/** A row normalised. */
-export function normalised(row: Float64Array, norm: QkNorm, eps: number): Float64Array {
-  const squares = row.reduce((sum, x) => sum + x * x, 0);
+/** A row normalised, and scaled. */
+export function normalised(row: Float64Array, norm: QkNorm, eps: number, scale = 1): Float64Array {
+  let squares = 0;
+  for (let d = 0; d < row.length; d++) squares += row[d]! * row[d]!;
+  const length = lengthOf(squares, row.length, norm, eps);
+  return mapped(row, (x) => (x / length) * scale);
+}
+
+/** A row is divided by it. */
+function lengthOf(squares: number, dim: number, norm: QkNorm, eps: number): number {
   switch (norm) {
     case "none":
-      return row.slice();
+      return 1;
     case "l2":
-      return row.map((x) => x / Math.sqrt(squares + eps));
+      return Math.sqrt(squares + eps);
     case "l2-max":
-      return row.map((x) => x / Math.max(Math.sqrt(squares), eps));
+      return Math.max(Math.sqrt(squares), eps);
     case "rms":
-      return row.map((x) => x / Math.sqrt(squares + row.length * eps));
+      return Math.sqrt(squares + dim * eps);
   }
 }

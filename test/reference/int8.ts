@@ -28,20 +28,24 @@ function nearest(x: number): number {
 /** A group of a row: integers times a scale. */
 export interface RoundedGroup {
   readonly scale: number;
-  readonly integers: readonly number[];
+  readonly integers: ArrayLike<number>;
 }
 
 /** A group of float32 numbers. */
-export function roundGroup(numbers: readonly number[]): RoundedGroup {
-  if (!numbers.every(Number.isFinite)) return { scale: NaN, integers: numbers.map(() => 0) };
-  const scale = f(Math.max(...numbers.map(Math.abs)) / 127);
-  return { scale, integers: numbers.map((x) => (scale === 0 ? 0 : Math.max(-127, Math.min(127, nearest(f(x / scale)))))) };
+export function roundGroup(numbers: ArrayLike<number>): RoundedGroup {
+  const integers = new Float64Array(numbers.length);
+  let most = 0;
+  for (let i = 0; i < numbers.length; i++) most = Math.max(most, Math.abs(numbers[i]!));
+  if (!Number.isFinite(most)) return { scale: NaN, integers };
+  const scale = f(most / 127);
+  for (let i = 0; i < numbers.length; i++) integers[i] = scale === 0 ? 0 : Math.max(-127, Math.min(127, nearest(f(numbers[i]! / scale))));
+  return { scale, integers };
 }
 
 /** The groups of a row, one after another. */
 function groupsOf(x: Reference, row: number, group: number): RoundedGroup[] {
   const columns = x.shape[1]!;
-  return Array.from({ length: columns / group }, (_, g) => roundGroup([...x.data.subarray(row * columns + g * group, row * columns + (g + 1) * group)]));
+  return Array.from({ length: columns / group }, (_, g) => roundGroup(x.data.subarray(row * columns + g * group, row * columns + (g + 1) * group)));
 }
 
 /** The numbers that rounded rows stand for. */
@@ -49,7 +53,9 @@ export function rounded(x: Reference, group: number): Reference {
   const [rows, columns] = dims(x, 2) as [number, number];
   const out = reference([rows, columns]);
   for (let row = 0; row < rows; row++) {
-    out.data.set(groupsOf(x, row, group).flatMap(({ scale, integers }) => integers.map((q) => q * scale)), row * columns);
+    for (const [g, { scale, integers }] of groupsOf(x, row, group).entries()) {
+      for (let i = 0; i < group; i++) out.data[row * columns + g * group + i] = integers[i]! * scale;
+    }
   }
   return out;
 }
@@ -85,8 +91,12 @@ function int8Product(x: Reference, words: Reference, { bits, group, integer, sca
       let sum = 0;
       for (const [g, { scale, integers }] of groups.entries()) {
         const at = o * groups.length + g;
-        const product = integers.reduce((total, q, i) => total + q * numbers[o]![g * group + i]!, 0);
-        const shift = f(integers.reduce((total, q) => total + q, 0) * scale);
+        let [product, whole] = [0, 0];
+        for (let i = 0; i < group; i++) {
+          product += integers[i]! * numbers[o]![g * group + i]!;
+          whole += integers[i]!;
+        }
+        const shift = f(whole * scale);
         const term = f(f(product * scaleAt(at)) * scale);
         sum = f(sum + (bias === undefined ? term : f(term + f(bias(at) * shift))));
       }

@@ -13,14 +13,16 @@ export interface Quantised {
 
 /** The numbers of a row's stream: number i is bits i · bits, … of the words, each word's lowest bit first. */
 export function unpack(words: ArrayLike<number>, bits: number, count: number): number[] {
-  return Array.from({ length: count }, (_, i) => {
+  const numbers: number[] = [];
+  for (let i = 0; i < count; i++) {
     let number = 0;
     for (let k = 0; k < bits; k++) {
       const at = i * bits + k;
-      number += (Math.floor(words[at >> 5]! / 2 ** (at & 31)) % 2) * 2 ** k;
+      number |= ((words[at >> 5]! >>> (at & 31)) & 1) << k;
     }
-    return number;
-  });
+    numbers.push(number);
+  }
+  return numbers;
 }
 
 /** The matrix [rows, columns]: q · scale + bias, rounded to float32 as the one fused multiply-add of the kernels. */

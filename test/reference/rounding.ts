@@ -32,8 +32,8 @@ export function round(format: Format, x: number): number {
   const below = Math.floor(steps);
   const rest = steps - below;
   const whole = rest > 0.5 || (rest === 0.5 && below % 2 === 1) ? below + 1 : below;
-  const value = whole * step;
-  return Math.sign(x) * (value >= power(most + 1) ? Infinity : value);
+  const value = whole * step >= power(most + 1) ? Infinity : whole * step;
+  return x < 0 ? -value : value;
 }
 
 /** Every number of a tensor {@link round}ed. */

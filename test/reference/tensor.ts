@@ -15,7 +15,7 @@ export function reference(shape: readonly number[], values?: ArrayLike<number>):
   if (values !== undefined && values.length !== size) {
     throw new Error(`reference: ${values.length} values for shape [${shape.join(", ")}]`);
   }
-  return { shape: [...shape], data: values === undefined ? new Float64Array(size) : Float64Array.from(values) };
+  return { shape: [...shape], data: values === undefined ? new Float64Array(size) : new Float64Array(values) };
 }
 
 /** A copy that can be written without changing the original. */
@@ -30,7 +30,14 @@ export function reshape(tensor: Reference, shape: readonly number[]): Reference 
 
 /** Every number through a function. */
 export function map(tensor: Reference, change: (value: number) => number): Reference {
-  return { shape: tensor.shape, data: tensor.data.map(change) };
+  return { shape: tensor.shape, data: mapped(tensor.data, change) };
+}
+
+/** Like `data.map(change)`, which takes several times as long: JavaScriptCore compiles the loop, and calls `change` from native code in a typed array's own `map`. */
+export function mapped(data: Float64Array, change: (value: number) => number): Float64Array<ArrayBuffer> {
+  const out = new Float64Array(data.length);
+  for (let i = 0; i < data.length; i++) out[i] = change(data[i]!);
+  return out;
 }
 
 /** Rows `start` to `end` of the first dimension. */

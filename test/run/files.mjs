@@ -12,9 +12,9 @@ const fileTimeout = 30 * 60_000;
 
 /** The slowest files begin first, so that none is left alone at the end. */
 const slow = [
-  "ops/instruction-sets", "emulator/sanitizers", "verify-models", "ops/ggml-tables", "ops/lane-orders", "session-schedules", "cpu-bits", "model/constraints", "cli", "model-schedules",
-  "model/mapped-weights", "ops/int8", "ops/call-splits", "emulator/planted", "ops/gated-delta", "session-pressure", "ops/attention-bits", "ops/composition", "model/roles", "state-programs",
-  "docs", "model/best-logits", "long-runs", "workers-end",
+  "ops/instruction-sets", "verify-models", "ops/lane-orders", "emulator/sanitizers", "ops/ggml-tables", "model/mapped-weights", "cli", "ops/products", "model/constraints", "session-schedules",
+  "model-schedules", "cpu-bits", "ops/int8", "server/load", "ops/call-splits", "state-workers", "workers-end", "ops/gated-delta", "ops/verification", "ops/attention-bits", "emulator/planted",
+  "session-pressure", "ops/composition", "model/roles", "state-programs", "docs", "model/best-logits", "long-runs", "server/stores/conversations",
 ].map((name) => `test/${name}.test.ts`);
 
 /**
@@ -49,12 +49,14 @@ const isFrame = (line) => /^bun test v|^Ran \d+ tests? across/.test(line);
 
 /**
  * Runs `files` of `root`, `lanes` at a time, in their order. `show` gets the lines of one file after the other. Returns the sum, and as
- * `failures` the lines that name what failed.
+ * `failures` the lines that name what failed. One of several lanes begins when the promise of `lateLane` has settled, which something else
+ * needs a processor for.
  */
-export async function runTestFiles({ root, bun, env }, files, show, { lanes = availableParallelism(), limit = fileTimeout } = {}) {
+export async function runTestFiles({ root, bun, env }, files, show, { lanes = availableParallelism(), limit = fileTimeout, lateLane } = {}) {
   const sum = { passed: 0, failed: 0, failures: [] };
   const waiting = [...files];
-  const lane = async () => {
+  const lane = async (_, number) => {
+    if (number > 0 && number === lanes - 1) await lateLane?.().catch(() => {});
     for (let file = waiting.shift(); file !== undefined; file = waiting.shift()) {
       // With "./" it is a path; without, a pattern that other files may fit too.
       const { code, text, overtime } = await run(bun, ["test", `--timeout=${testTimeout}`, `./${file}`], { cwd: root, env: environmentOf(file, env), limit });

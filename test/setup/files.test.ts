@@ -12,7 +12,7 @@ const empty = "export const nothing = 0;\n";
 const hang = `import { test } from "bun:test";\ntest("hangs", () => { for (;;); }, 600_000);\n`;
 
 /** Runs files of these contents; what was counted and shown. */
-async function runAll(contents: Readonly<Record<string, string>>, { env = process.env, ...options }: { lanes?: number; limit?: number; env?: NodeJS.ProcessEnv } = {}) {
+async function runAll(contents: Readonly<Record<string, string>>, { env = process.env, ...options }: { lanes?: number; limit?: number; lateLane?: () => Promise<unknown>; env?: NodeJS.ProcessEnv } = {}) {
   using place = temporaryFolder();
   for (const [name, text] of Object.entries(contents)) {
     mkdirSync(join(place.path, name, ".."), { recursive: true });
@@ -50,6 +50,17 @@ test("a failure, a crash and a file without tests are failures that are named", 
   expect(text).toContain("c.test.ts: 1 not ok\n  c.test.ts: its process ended with ");
   expect(text).toContain("d.test.ts: 1 not ok");
   expect(text).not.toContain("a.test.ts");
+}, 120_000);
+
+test("one of several lanes begins after something else, however that ends", async () => {
+  const waited: string[] = [];
+  const after = (what: string, lateLane: () => Promise<unknown>) => () => (waited.push(what), lateLane());
+  const contents = { "a.test.ts": good, "b.test.ts": good };
+  const never = new Promise(() => {});
+  for (const [lanes, what, lateLane] of [[1, "one lane", () => never], [2, "fails", () => Promise.reject(new Error("it failed"))], [3, "ends", () => Promise.resolve()]] as const) {
+    expect(await runAll(contents, { lanes, lateLane: after(what, lateLane) })).toMatchObject({ passed: 4, failed: 0 });
+  }
+  expect(waited).toEqual(["fails", "ends"]);
 }, 120_000);
 
 test("a file that hangs is ended, and those after it run", async () => {

@@ -13,15 +13,15 @@ describe("how long it takes", () => {
   test("is a figure by cores where it has not run", () => {
     const root = newPath("clone");
     expect(lastTimes(root, 4)).toBeNull();
-    expect(expectation(null, 1, true)).toMatch(/^about 29 min on 1 core, of which 3 build the emulated Metal's kernels, once; up to/);
-    expect(expectation(null, 8, true)).toMatch(/^about 7 min on 8 cores, of which 3/);
-    expect(expectation(null, 8, false)).toMatch(/^about 4 min on 8 cores; up to/);
+    expect(expectation(null, 1, true)).toMatch(/^about 23 min on 1 core, of which 3 build the emulated Metal's kernels, once; up to/);
+    expect(expectation(null, 8, true)).toMatch(/^about 6 min on 8 cores, of which 3/);
+    expect(expectation(null, 8, false)).toMatch(/^about 3 min on 8 cores; up to/);
     expect(announcement("types", null)).toBe("running types");
   });
 
   test("is that of the last whole run, on as many cores", () => {
     const root = newPath("clone");
-    keepTimes(root, 2, [{ name: "types", seconds: 3, passed: 1 }, { name: "bun test", seconds: 837, passed: 9 }]);
+    keepTimes(root, 2, [{ name: "types", seconds: 3, passed: 1 }, { name: "swift test", seconds: 90, passed: 2 }, { name: "bun test", seconds: 837, passed: 9 }], 840);
     const times = lastTimes(root, 2);
     expect(expectation(times, 2, true)).toBe("the last run here took 14 min");
     expect(announcement("types", times)).toBe("running types (last time 3 s)");

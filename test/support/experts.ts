@@ -31,6 +31,12 @@ export interface ExpertMatrices {
   of(placed: PlacedMatrices, expert: number): PlacedMatrices;
 }
 
+/** Computed where it is asked for: most tests compare bits, and need no elements. */
+function once(compute: () => Reference): () => Reference {
+  let values: Reference | undefined;
+  return () => (values ??= compute());
+}
+
 /** Random matrices `[experts, outFeatures, inFeatures]`, whose elements are about 1 / sqrt(inFeatures) large, except in ggml's types. */
 export function expertMatrices(random: Random, weightFormat: WeightFormat, shape: readonly [number, number, number], scales = random.pick(["f32", "f16", "bf16"] as const)): ExpertMatrices {
   const [experts, features, columns] = shape;
@@ -46,16 +52,18 @@ export function expertMatrices(random: Random, weightFormat: WeightFormat, shape
   }
   if (dtype === "u8") {
     const blocks = randomBlocks(random, weightFormat as BlockName, experts * features, columns / elements);
+    const values = once(() => reshape(valuesOf(blocks), shape));
     return {
-      values: reshape(valuesOf(blocks), shape),
+      get values() { return values(); },
       of,
       place: (layouts) => ({ weightFormat, weight: split(placeBlocks(layouts, blocks).weight) }),
     };
   }
   if (family === "micro") {
     const micro = randomMicro(random, weightFormat as MicroName, [experts * features, columns]);
+    const values = once(() => reshape(dequantiseMicro(micro), shape));
     return {
-      values: reshape(dequantiseMicro(micro), shape),
+      get values() { return values(); },
       of,
       place: (layouts) => {
         const placed = placeMicro(layouts, micro);
@@ -64,8 +72,9 @@ export function expertMatrices(random: Random, weightFormat: WeightFormat, shape
     };
   }
   const packed = randomQuantised(random, [experts * features, columns], bits, elements, scales);
+  const values = once(() => reshape(dequantise(packed), shape));
   return {
-    values: reshape(dequantise(packed), shape),
+    get values() { return values(); },
     of,
     place: (layouts) => {
       const placed = placeQuantised(layouts, packed, scales);

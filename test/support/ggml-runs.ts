@@ -4,10 +4,9 @@ import { gatedDeltaNetInplace, gatedDeltaNetInplaceIds, ssmConvUpdateInplace, ss
 import type { Device, Tensor } from "../../lib/index.ts";
 import { gatedDeltaNet, ssmConvUpdate } from "../reference/ggml.ts";
 import type { GatedDeltaNetCase, SsmConvUpdateCase } from "../reference/ggml.ts";
-import { round } from "../reference/rounding.ts";
-import { reference } from "../reference/tensor.ts";
 import type { Reference } from "../reference/tensor.ts";
 import { relRms } from "../../lib/cli/verify/compare.ts";
+import { fill } from "./cases.ts";
 import { expectSameBits } from "./judge.ts";
 import { Random } from "./random.ts";
 
@@ -38,19 +37,17 @@ export interface NetSpec {
   readonly remember?: boolean;
 }
 
-const f32 = (shape: readonly number[], next: () => number): Reference => {
-  const out = reference(shape);
-  for (let i = 0; i < out.data.length; i++) out.data[i] = round("f32", next());
-  return out;
-};
+const f32 = (shape: readonly number[], next: () => number): Reference => fill(shape, "f32", next);
 
 /** Rows of length 1, as ggml's tests have q and k. */
 function unitRows(tensor: Reference): Reference {
   const size = tensor.shape.at(-1)!;
   for (let start = 0; start < tensor.data.length; start += size) {
     const row = tensor.data.subarray(start, start + size);
-    const length = Math.max(Math.sqrt(row.reduce((sum, x) => sum + x * x, 0)), 1e-6);
-    for (let i = 0; i < size; i++) row[i] = round("f32", row[i]! / length);
+    let squares = 0;
+    for (let i = 0; i < size; i++) squares += row[i]! * row[i]!;
+    const length = Math.max(Math.sqrt(squares), 1e-6);
+    for (let i = 0; i < size; i++) row[i] = Math.fround(row[i]! / length);
   }
   return tensor;
 }

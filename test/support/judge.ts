@@ -32,11 +32,9 @@ export function expectSameBits(subject: string, numbers: Float32Array, same: Flo
 
 /** Fails unless a narrow result is the float32 one, each number rounded once. */
 export function expectRounded(subject: string, format: Format, narrow: Float32Array, wide: Float32Array): void {
-  expectSameBits(
-    `${subject} in ${format}`,
-    narrow,
-    wide.map((value) => round(format, value)),
-  );
+  const expected = new Float32Array(wide.length);
+  for (let i = 0; i < wide.length; i++) expected[i] = round(format, wide[i]!);
+  expectSameBits(`${subject} in ${format}`, narrow, expected);
 }
 
 /** Prints how near their bounds the results have come since the last report, if GATED_DELTA_TEST_ERRORS is 1. */

@@ -117,7 +117,9 @@ export class Layouts implements Disposable {
       if (writable !== never) {
         eachRow(tensor.shape, tensor.strides, (at, length, stride, index) => {
           if (!writable(index)) return;
-          for (let i = 0, to = offset + at; i < length; i++, to += stride) allowed[to] = now[to]!;
+          const from = offset + at;
+          if (stride === 1) allowed.set(now.subarray(from, from + length), from);
+          else for (let i = 0, to = from; i < length; i++, to += stride) allowed[to] = now[to]!;
         });
       }
       const i = firstDifferent(allowed, now);
@@ -215,12 +217,17 @@ function contiguous(shape: readonly number[]): number[] {
   return shape.map((_, axis) => Math.max(sizeOf(shape.slice(axis + 1)), 1));
 }
 
-/** Each row of the last dimension: its offset, length and stride, and the index of its elements in the first dimension. */
+/** Each row of the last dimension, or several without gaps at once: its offset, length and stride, and the index of its elements in the first dimension. */
 function eachRow(
-  shape: readonly number[],
-  strides: readonly number[],
+  ofShape: readonly number[],
+  ofStrides: readonly number[],
   visit: (at: number, length: number, stride: number, index: number) => void,
 ): void {
+  const [shape, strides] = [[...ofShape], [...ofStrides]];
+  while (shape.length > 2 && strides.at(-2) === shape.at(-1)! * strides.at(-1)!) {
+    shape.push(shape.pop()! * shape.pop()!);
+    strides.splice(-2, 1);
+  }
   const last = shape.length - 1;
   const walk = (axis: number, at: number, index: number): void => {
     if (axis === last) return visit(at, shape[axis]!, strides[axis]!, index);

@@ -36,10 +36,15 @@ function isTime(text: string): boolean {
   return Number(hours) < 24 && Number(minutes) < 60 && Number(seconds) < 60 && Number(zoneHours) < 24 && Number(zoneMinutes) < 60;
 }
 
+/** One for all schemas: compiling the schema of schemas takes longer than any of them. */
+const ajv = new Ajv({ strict: false, formats });
+
 /** A validator of JSON Schema 2020-12 that is not ours. */
 export function validator(schema: unknown): (value: unknown) => boolean {
-  const ajv = new Ajv({ strict: false, formats });
-  return ajv.compile(schema as object | boolean) as (value: unknown) => boolean;
+  const validate = ajv.compile(schema as object | boolean) as (value: unknown) => boolean;
+  // It is not asked for again, and a long run has thousands.
+  if (typeof schema === "object") ajv.removeSchema(schema as object);
+  return validate;
 }
 
 /** A schema of values of bounded size. */

@@ -40,7 +40,7 @@ final class EmulatedDevice: MTLDevice, @unchecked Sendable {
   var maxThreadgroupMemoryLength: Int { 32768 }
 
   init?(functions: emulator_functions, settings: Settings) {
-    guard let text = functions.reflection(), let kernels = KernelReflection.read(String(cString: text)) else {
+    guard let text = functions.reflection(), let kernels = KernelReflection.known[String(cString: text)] else {
       return nil
     }
     self.functions = functions
@@ -85,8 +85,8 @@ final class EmulatedDevice: MTLDevice, @unchecked Sendable {
     }
     // Its kernels replace those that Apple would compile from this text, so they must have been made from it.
     guard let known = functions.source() else { return EmulatedLibrary(device: self, files: nil) }
-    let given = ShaderText(source)
-    if let place = given.difference(from: ShaderText(String(cString: known))) {
+    let given = ShaderText.known[source]
+    if let place = given.difference(from: ShaderText.known[String(cString: known)]) {
       throw MetalEmulationError(
         "the text differs from the one that the emulated kernels were made from, first in \(place): "
           + "`npm run emulator` makes them anew")

@@ -36,7 +36,7 @@ private struct Parser {
   }
 
   private mutating func skipSpace() {
-    while at < text.count, [0x20, 0x09, 0x0a, 0x0d].contains(text[at]) { at += 1 }
+    while at < text.count, text[at] == 0x20 || text[at] == 0x09 || text[at] == 0x0a || text[at] == 0x0d { at += 1 }
   }
 
   private mutating func take(_ character: Unicode.Scalar) -> Bool {

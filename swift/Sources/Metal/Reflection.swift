@@ -30,6 +30,9 @@ struct KernelReflection {
     }
   }
 
+  /// Those of a library's kernels, by its text.
+  static let known = Texts { read($0) }
+
   /// By kernel name; nil if the text is not of the form that `emulator.h` describes.
   static func read(_ text: String) -> [String: KernelReflection]? {
     guard let kernels = JSON(text)?["kernels"]?.elements else { return nil }

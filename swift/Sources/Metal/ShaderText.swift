@@ -1,5 +1,7 @@
 /// A text of several files, whose places `#line` markers tell. Text before the first of these is of a file without a name.
 struct ShaderText {
+  static let known = Texts { ShaderText($0) }
+
   /// By file and number. Lines that only stood for an included file are empty, or not there.
   private var lines: [Substring: [Int: Substring]] = [:]
 

@@ -3,6 +3,7 @@ import GatedDeltaTypes
 import Testing
 
 @testable import CPUBackend
+@testable import KernelReferences
 
 /// `algorithm: chunked`: different bits, with the same promises except for where calls may be split.
 @Suite struct ChunkedTests {

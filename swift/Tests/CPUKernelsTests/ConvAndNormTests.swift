@@ -3,6 +3,7 @@ import GatedDeltaTypes
 import Testing
 
 @testable import CPUBackend
+@testable import KernelReferences
 
 /// A random causalConv1d with its tensors.
 struct ConvCase {

@@ -11,6 +11,7 @@ import Threading
 #endif
 
 @testable import CPUBackend
+@testable import KernelReferences
 
 @Suite struct DeviceTests {
   @Test func itSaysWhatItIs() throws {

@@ -3,6 +3,7 @@ import GatedDeltaTypes
 import Testing
 
 @testable import CPUBackend
+@testable import KernelReferences
 
 @Suite struct GatedDeltaTests {
   @Test(arguments: instructionSets) func agreesWithTheReference(_ isa: String) throws {

@@ -9,6 +9,7 @@ import Testing
 #endif
 
 @testable import CPUBackend
+@testable import KernelReferences
 
 @Suite struct MathTests {
   typealias Map = @convention(c) (UnsafePointer<Float>?, UnsafeMutablePointer<Float>?, Int64) -> Void

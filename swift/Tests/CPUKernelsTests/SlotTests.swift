@@ -3,6 +3,7 @@ import GatedDeltaTypes
 import Testing
 
 @testable import CPUBackend
+@testable import KernelReferences
 
 @Suite struct SlotTests {
   @Test(arguments: instructionSets) func copiesComeFromOneMoment(_ isa: String) throws {

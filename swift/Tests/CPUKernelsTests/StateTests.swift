@@ -3,6 +3,7 @@ import GatedDeltaTypes
 import Testing
 
 @testable import CPUBackend
+@testable import KernelReferences
 
 /// States from a source, stored before the end, and committed from records: always with the bits of simpler calls.
 @Suite struct StateTests {

@@ -3,6 +3,7 @@ import GatedDeltaTypes
 import Testing
 
 @testable import CPUBackend
+@testable import KernelReferences
 
 /// The fused step against the chain of ops that it replaces: equal bits, in outputs and both states.
 @Suite struct StepTests {

@@ -4,6 +4,7 @@ import Testing
 import Threading
 
 @testable import CPUBackend
+@testable import KernelReferences
 
 /// Work that ends before it is done.
 @Suite struct StopTests {

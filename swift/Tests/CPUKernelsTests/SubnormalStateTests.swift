@@ -2,6 +2,7 @@ import GatedDeltaTypes
 import Testing
 
 @testable import CPUBackend
+@testable import KernelReferences
 
 /// Subnormal states, which one instruction for rounding to bf16 treats as zeros.
 @Suite struct SubnormalStateTests {

@@ -5,6 +5,7 @@ import Testing
 import Threading
 
 @testable import CPUBackend
+@testable import KernelReferences
 
 /// The sharing of the pool's threads by devices, and their behaviour under contention.
 @Suite struct ThreadPoolTests {

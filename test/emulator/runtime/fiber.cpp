@@ -10,6 +10,7 @@
 #endif
 
 #if defined(__x86_64__)
+// A jump, not a return, whose target the processor would take from the calls of the stack that is left.
 // The callee-saved registers of the System V ABI; the floating-point control words are the same on every stack.
 __asm__(R"(
   .text
@@ -32,7 +33,8 @@ emu_switch:
   popq %r12
   popq %rbx
   popq %rbp
-  retq
+  popq %rcx
+  jmpq *%rcx
   .size emu_switch, .-emu_switch
   .p2align 4
   .globl emu_jump
@@ -46,7 +48,8 @@ emu_jump:
   popq %r12
   popq %rbx
   popq %rbp
-  retq
+  popq %rcx
+  jmpq *%rcx
   .size emu_jump, .-emu_jump
 )");
 #elif defined(__aarch64__)

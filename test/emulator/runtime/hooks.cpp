@@ -10,7 +10,9 @@
 #include "scheduler.h"
 
 namespace emu {
-void check_hook(uintptr_t address, unsigned bytes, bool write, bool aligned, const void *pc);
+/// One function for each size and direction: nearly every access of a kernel comes through one of them.
+template <unsigned bytes, bool write> void check_aligned(uintptr_t address, const void *pc);
+void check_unaligned(uintptr_t address, unsigned bytes, bool write, const void *pc);
 void look_at_clock(const void *pc);
 void device_fence_now();
 }  // namespace emu
@@ -18,11 +20,11 @@ void device_fence_now();
 using namespace emu;
 
 #define PC __builtin_return_address(0)
-#define HOOKS(N)                                                                      \
-  void __tsan_read##N(void *p) { hook(uintptr_t(p), N, false, true, PC); }            \
-  void __tsan_write##N(void *p) { hook(uintptr_t(p), N, true, true, PC); }            \
-  void __tsan_unaligned_read##N(void *p) { hook(uintptr_t(p), N, false, false, PC); } \
-  void __tsan_unaligned_write##N(void *p) { hook(uintptr_t(p), N, true, false, PC); }
+#define HOOKS(N)                                                                         \
+  void __tsan_read##N(void *p) { aligned<N, false>(uintptr_t(p), PC); }                  \
+  void __tsan_write##N(void *p) { aligned<N, true>(uintptr_t(p), PC); }                  \
+  void __tsan_unaligned_read##N(void *p) { unaligned(uintptr_t(p), N, false, PC); }      \
+  void __tsan_unaligned_write##N(void *p) { unaligned(uintptr_t(p), N, true, PC); }
 
 namespace {
 
@@ -35,9 +37,12 @@ inline bool is_own(uintptr_t address, size_t bytes, const void *pc) {
   return true;
 }
 
-inline void hook(uintptr_t address, unsigned bytes, bool write, bool aligned, const void *pc) {
-  if (is_own(address, bytes, pc)) return;
-  check_hook(address, bytes, write, aligned, pc);
+template <unsigned bytes, bool write> inline void aligned(uintptr_t address, const void *pc) {
+  if (!is_own(address, bytes, pc)) check_aligned<bytes, write>(address, pc);
+}
+
+inline void unaligned(uintptr_t address, unsigned bytes, bool write, const void *pc) {
+  if (!is_own(address, bytes, pc)) check_unaligned(address, bytes, write, pc);
 }
 
 void check_block(uintptr_t address, size_t bytes, bool write, const void *pc) {
@@ -46,7 +51,7 @@ void check_block(uintptr_t address, size_t bytes, bool write, const void *pc) {
     // The largest power of two that the address is aligned to, so that the history's grain stays what it was.
     unsigned part = 16;
     while (part > 1 && ((address & (part - 1)) != 0 || part > bytes)) part /= 2;
-    check_hook(address, part, write, false, pc);
+    check_unaligned(address, part, write, pc);
     address += part;
     bytes -= part;
   }

@@ -112,7 +112,7 @@ void fill(Cached &entry, uintptr_t page) {
   if (count != 1) entry.range = nullptr;
 }
 
-void track_device(const Range *r, uintptr_t address, unsigned bytes, bool write, bool atomic, const Where &at) {
+[[gnu::always_inline]] inline void track_device(const Range *r, uintptr_t address, unsigned bytes, bool write, bool atomic, const Where &at) {
   while (bytes > 0) {
     const uintptr_t page = address >> page_shift;
     const unsigned inside = address & (page_bytes - 1),
@@ -133,7 +133,7 @@ void track_device(const Range *r, uintptr_t address, unsigned bytes, bool write,
   }
 }
 
-void access_device(uintptr_t address, unsigned bytes, bool write, bool atomic, const Where &at) {
+[[gnu::always_inline]] inline void access_device(uintptr_t address, unsigned bytes, bool write, bool atomic, const Where &at) {
   const uintptr_t page = address >> page_shift;
   Cached &entry = cache[page & (cache_size - 1)];
   if (__builtin_expect(entry.page != page, 0)) fill(entry, page);
@@ -156,7 +156,7 @@ void access_device(uintptr_t address, unsigned bytes, bool write, bool atomic, c
   if (check_races && r->tracked) track_device(r, address, bytes, write, atomic, at);
 }
 
-void access_group(uintptr_t address, unsigned bytes, bool write, bool atomic, const Where &at) {
+[[gnu::always_inline]] inline void access_group(uintptr_t address, unsigned bytes, bool write, bool atomic, const Where &at) {
   const uint32_t offset = uint32_t(address - uintptr_t(arena));
   const unsigned owner = arena_owner[offset / 16];
   if (__builtin_expect(owner == 0, 0)) {
@@ -286,12 +286,22 @@ void check_atomic(uintptr_t address, unsigned bytes, bool write, const void *pc)
   access(address, bytes, write, true, {pc, nullptr});
 }
 
-void check_hook(uintptr_t address, unsigned bytes, bool write, bool aligned, const void *pc) {
-  if (__builtin_expect(aligned && (address & (bytes - 1)), 0)) {
-    if (address - stack_region.low >= stack_region.bytes) misaligned(address, bytes, write, pc);
-  }
+void check_unaligned(uintptr_t address, unsigned bytes, bool write, const void *pc) {
   access(address, bytes, write, false, {pc, nullptr});
 }
+
+template <unsigned bytes, bool write> void check_aligned(uintptr_t address, const void *pc) {
+  if (__builtin_expect(address & (bytes - 1), 0)) misaligned(address, bytes, write, pc);
+  access(address, bytes, write, false, {pc, nullptr});
+}
+#define CHECK_ALIGNED(N)                                              \
+  template void check_aligned<N, false>(uintptr_t, const void *);     \
+  template void check_aligned<N, true>(uintptr_t, const void *);
+CHECK_ALIGNED(1)
+CHECK_ALIGNED(2)
+CHECK_ALIGNED(4)
+CHECK_ALIGNED(8)
+CHECK_ALIGNED(16)
 
 void look_at_clock(const void *pc) { look_at_clock(Where{pc, nullptr}); }
 

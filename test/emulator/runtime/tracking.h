@@ -27,7 +27,7 @@ struct Where {
                               const std::string &what);
 
 /// Checks and remembers an access to `count` cells. `what(address)` names the memory if there is a race.
-inline void check_cells(const Clock &clock, Accessor who, bool device, Cell *cell, unsigned count, bool write,
+[[gnu::always_inline]] inline void check_cells(const Clock &clock, Accessor who, bool device, Cell *cell, unsigned count, bool write,
                         bool atomic, const Where &at, std::string (*what)(uintptr_t), uintptr_t address) {
   const uint32_t pc = at.relative();
   for (unsigned i = 0; i < count; ++i, ++cell) {

@@ -159,17 +159,22 @@ GD_INLINE void int8_turned_outputs(const int8_turned *way, int64_t begin, int64_
 }
 
 typedef void int8_turned_run(const int8_turned *way, int64_t begin, int64_t end, const uint32_t *stop);
-/* Formats with kernels of their own, as GD_INT8_NIBBLES has them; then those of the others, by their groups. */
-#define GD_INT8_TURNED(F)                      \
-  GD_INT8_DIRECT(F)                            \
-  F(AFFINE8_G32, bytes32, 32, 0, 32, 1, 1)     \
-  F(AFFINE8_G64, bytes64, 64, 0, 64, 1, 1)     \
-  F(AFFINE8_G128, bytes128, 128, 0, 128, 1, 1) \
+/* Formats with kernels of their own, as GD_INT8_NIBBLES has them; then those of ggml's others, by their groups. */
+#define GD_INT8_TURNED(F)                        \
+  F(AFFINE4_G32, affine32, 32, 0, 16, 1, 1)      \
+  F(AFFINE4_G64, affine64, 64, 0, 32, 1, 1)      \
+  F(AFFINE4_G128, affine128, 128, 0, 64, 1, 1)   \
+  F(AFFINE8_G64, bytes64, 64, 0, 64, 1, 1)       \
+  F(AFFINE8_G128, bytes128, 128, 0, 128, 1, 1)   \
+  F(MXFP4, micro, 32, GGML_MXFP4, 16, 1, 1)      \
+  F(Q4_0, q4_0, 32, GGML_Q4_0, 18, 1, 0)         \
+  F(Q4_K, q4_k, 32, GGML_Q4_K, 144, 8, 0)        \
+  F(IQ4_NL, iq4_nl, 32, GGML_IQ4_NL, 18, 1, 0)   \
+  F(GGUF_MXFP4, mxfp4, 32, GGML_MXFP4, 17, 1, 0) \
   F(Q8_0, q8_0, 32, GGML_Q8_0, 34, 1, 0)
-#define GD_INT8_TURNED_OTHERS(F)            \
-  F(, any16, 16, GGML_Q6_K, 0, 1, 1)        \
-  F(, any16_offset, 16, 0, 0, 1, 1)         \
-  F(, any32, 32, GGML_Q6_K, 0, 1, 1)        \
+#define GD_INT8_TURNED_OTHERS(F)     \
+  F(, any16, 16, GGML_Q6_K, 0, 1, 1) \
+  F(, any32, 32, GGML_Q6_K, 0, 1, 1) \
   F(, any32_offset, 32, 0, 0, 1, 1)
 #define GD_TURNED(FORMAT, NAME, GROUP, TYPE, ...)                                                                                      \
   static __attribute__((noinline)) void int8_turned_##NAME(const int8_turned *way, int64_t begin, int64_t end, const uint32_t *stop) { \
@@ -188,8 +193,9 @@ static int8_turned_run *int8_turned_of(const gd_cpu_matrix *matrix, const int8_f
     GD_INT8_TURNED(GD_CASE)
 #undef GD_CASE
     default:
-      if (matrix->scales != NULL) return NULL;
-      if (form->group == 16) return form->has_offset ? int8_turned_any16_offset : int8_turned_any16;
+      /* These are as fast elsewhere. */
+      if (matrix->scales != NULL || matrix->format == GD_CPU_FORMAT_Q4_1 || matrix->format == GD_CPU_FORMAT_Q2_K) return NULL;
+      if (form->group == 16) return int8_turned_any16;
       return form->has_offset ? int8_turned_any32_offset : int8_turned_any32;
   }
 }

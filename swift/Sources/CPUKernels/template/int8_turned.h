@@ -56,7 +56,7 @@ GD_INLINE void int8_turned_terms(
   __asm__ volatile("" : "+v"(*out));
 }
 
-/* Instruction `slot` of those of a set's tiles: 0 has the sums, which are stored first. */
+/* Instruction `slot` of those of a set's tiles. Tile 0 has the sums of the set before until they are stored; 1 and 3 have numbers, 2 and 4 x. */
 GD_INLINE void int8_turned_slot(int slot, const uint8_t *numbers, int64_t apart, const uint8_t *x, int32_t *sums, int has_offset, int8_block form) {
   int slice = (slot - 1) / 3, part = (slot - 1) % 3, second = slice % 2;
   if (slot == 0) {

@@ -205,7 +205,7 @@ GD_INLINE void update_block(
   int64_t each = DELTA_TOGETHER * dtype_size(source_of(kind));
   fetch(places.near + i * each, GD_LANES * each);
   if (DELTA_BY_PAGES(kind) && places.by_pages) {
-    GD_UNROLL for (int page = 0; page < FETCH_PAGES; page++) __builtin_prefetch(places.far + i * each / FETCH_PAGES + page * FETCH_PAGE, 0, 2);
+    fetch_line_of_pages(places.far + i * each / FETCH_PAGES);
   } else {
     fetch_far(places.far + i * each, GD_LANES * each);
   }
@@ -230,8 +230,7 @@ GD_INLINE void update_group(const delta_pass pass, delta_kind kind, int64_t row,
       .target = (char *)pass.target + (row + base) * key_dim * dtype_size(target_of(kind)),
       .near = rows_after(&pass, bytes, to), .far = rows_after(&pass, bytes, to + DELTA_FAR)};
     if (DELTA_BY_PAGES(kind) && gd_cpu_asks_by_pages && pass.next_source == (const char *)pass.source + bytes) {
-      uintptr_t own = (uintptr_t)places.source, all = FETCH_PAGE * FETCH_PAGES;
-      places.far = (const char *)((own & ~(all - 1)) + all + own % all / FETCH_PAGES);
+      places.far = pages_after((uintptr_t)places.source);
       places.by_pages = 1;
     }
     if (keeps(kind)) {

@@ -13,18 +13,19 @@ typedef struct int8_block {
 
 /* The formats that are taken so: F(FORMAT, its name in functions' names, the members of int8_block); the first of them by a few rows, too
  * (int8_few.h). */
-#define GD_INT8_NIBBLES(F)                       \
+#define GD_INT8_MOST_NIBBLES(F)                  \
   F(AFFINE4_G32, affine32, 32, 0, 16, 1, 1)      \
   F(AFFINE4_G64, affine64, 64, 0, 32, 1, 1)      \
   F(AFFINE4_G128, affine128, 128, 0, 64, 1, 1)   \
   F(Q4_0, q4_0, 32, GGML_Q4_0, 18, 1, 0)         \
-  F(Q4_1, q4_1, 32, GGML_Q4_1, 20, 1, 0)         \
   F(IQ4_NL, iq4_nl, 32, GGML_IQ4_NL, 18, 1, 0)   \
   F(GGUF_MXFP4, mxfp4, 32, GGML_MXFP4, 17, 1, 0) \
   F(Q4_K, q4_k, 32, GGML_Q4_K, 144, 8, 0)
-#define GD_INT8_DIRECT(F) \
-  GD_INT8_NIBBLES(F)      \
-  F(MXFP4, micro, 32, GGML_MXFP4, 16, 1, 1)
+#define GD_INT8_NIBBLES(F) \
+  GD_INT8_MOST_NIBBLES(F)  \
+  F(Q4_1, q4_1, 32, GGML_Q4_1, 20, 1, 0)
+#define GD_INT8_MICRO(F) F(MXFP4, micro, 32, GGML_MXFP4, 16, 1, 1)
+#define GD_INT8_DIRECT(F) GD_INT8_NIBBLES(F) GD_INT8_MICRO(F)
 
 /* Where in a block its numbers of four bits begin, or of Q8_0 its bytes. */
 GD_INLINE int int8_offset(int8_block form) { return form.is_mlx ? 0 : form.type == GGML_Q4_K ? 16 : ggml_offset(form.type); }

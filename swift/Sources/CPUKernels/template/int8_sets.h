@@ -17,11 +17,11 @@ typedef struct int8_turned {
 GD_INLINE int int8_is_any(int8_block form) { return form.bytes == 0; }
 GD_INLINE int int8_are_bytes(int8_block form) { return int8_is_any(form) || (form.bytes >= form.group && form.type != GGML_Q4_K); }
 /* Numbers of a row that a tile has, and the slices of so many that are a set. */
-GD_INLINE int int8_slice(int8_block form) { return form.group < 32 ? 32 : 64; }
-GD_INLINE int int8_slices(int8_block form) { return 2 * (int)form.group / int8_slice(form); }
+GD_INLINE int int8_slice(int64_t group) { return group < 32 ? 32 : 64; }
+GD_INLINE int int8_slices(int64_t group) { return 2 * (int)group / int8_slice(group); }
 /* Bytes of x of a set: slices of a dword of each column of its tile, then as many scales, sums and starts. */
-GD_INLINE int64_t int8_set_factors(int8_block form) { return 2 * form.group * 16; }
-GD_INLINE int64_t int8_set_bytes(int8_block form) { return int8_set_factors(form) + 192; }
+GD_INLINE int64_t int8_set_factors(int64_t group) { return 2 * group * 16; }
+GD_INLINE int64_t int8_set_bytes(int64_t group) { return int8_set_factors(group) + 192; }
 /* Where a row's set begins. */
 GD_INLINE int64_t int8_set_at(int64_t set, int8_block form) {
   return form.type == GGML_Q4_K ? set / 4 * form.bytes + int8_offset(form) + set % 4 * 32 : set * 2 * form.bytes;
@@ -31,7 +31,7 @@ GD_INLINE int64_t int8_set_at(int64_t set, int8_block form) {
  * or of 32 bytes both are one. */
 static int int8_turned_place(int k, int8_block form) {
   if (int8_are_bytes(form)) return k;
-  if (int8_slices(form) > 1) return k / 32 * 32 + 2 * (k % 16) + k / 16 % 2;
+  if (int8_slices(form.group) > 1) return k / 32 * 32 + 2 * (k % 16) + k / 16 % 2;
   int own = k % 8, half = k / 8;
   return form.is_mlx ? 2 * own + half : form.type == GGML_Q4_K ? k : own / 4 * 8 + own % 4 + 4 * half;
 }
@@ -44,12 +44,12 @@ GD_INLINE void int8_turned_row(const uint8_t *from, uint8_t *to, int8_block form
     }
     return;
   }
-  GD_UNROLL for (int i = 0; i < int8_slices(form) / 2; i++) {
+  GD_UNROLL for (int i = 0; i < int8_slices(form.group) / 2; i++) {
     vi bytes = load_vi(from + 64 * i);
     store_vi(to + 128 * i, int8_low(bytes));
     store_vi(to + 128 * i + 64, int8_high(bytes));
   }
-  if (int8_slices(form) > 1) return;
+  if (int8_slices(form.group) > 1) return;
   __m512i both;
   if (form.is_mlx || form.type == GGML_Q4_K) {
     both = _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)from));
@@ -70,7 +70,7 @@ GD_INLINE vi int8_of_x(const int8_t *from, int64_t bytes) {
   return (vi)_mm512_maskz_loadu_epi8(bytes < 64 ? ((__mmask64)1 << bytes) - 1 : ~(__mmask64)0, from);
 }
 static __attribute__((noinline)) void int8_turned_x(const int8_turned *way, int8_block form) {
-  int64_t group = form.group, set = 2 * group, slices = int8_slices(form), dwords = int8_slice(form) / 4, rows = way->op->rows;
+  int64_t group = form.group, set = 2 * group, slices = int8_slices(form.group), dwords = int8_slice(group) / 4, rows = way->op->rows;
   uint8_t *to = way->x;
   for (int64_t at = 0; at < way->columns; at += set) {
     int64_t left = least(set, way->columns - at);

@@ -69,16 +69,17 @@ GD_INLINE void int8_turned_slot(int slot, const uint8_t *numbers, int64_t apart,
     else _tile_loadd(2, x + slice * 1024, 64);
   } else {
     if (slice == 0 && has_offset) _tile_zero(0);
-    else if (slice == 0) _tile_loadd(0, x + int8_set_factors(form) + 128, 0);
+    else if (slice == 0) _tile_loadd(0, x + int8_set_factors(form.group) + 128, 0);
     if (second) _tile_dpbusd(0, 3, 4);
     else _tile_dpbusd(0, 1, 2);
   }
 }
 
 /* Features begin .. end - 1, whole INT8_OUTPUTS. */
-GD_INLINE void int8_turned_outputs(const int8_turned *way, int64_t begin, int64_t end, const uint32_t *stop, int has_offset, int8_block form) {
+GD_INLINE void int8_turned_outputs(const int8_turned *way, int64_t begin, int64_t end, const uint32_t *stop, int8_block form) {
   enum { PAIRS = INT8_OUTPUTS / 2, TAIL = 128 };
-  const int slots = 1 + 3 * int8_slices(form), is_any = int8_is_any(form), is_direct = int8_are_bytes(form) && form.is_mlx && !is_any;
+  const int slots = 1 + 3 * int8_slices(form.group), has_offset = form.type == 0 || int8_ggml_has_offset(form.type);
+  const int is_any = int8_is_any(form), is_direct = int8_are_bytes(form) && form.is_mlx && !is_any;
   const int64_t set = 2 * form.group, sets = way->sets, stride = way->stride, row_bytes = way->row_bytes, asked = INT8_OUTPUTS * row_bytes / sets;
   /* One after the other: if their addresses had the same lowest 12 bits, loads of one would wait for stores to the other. */
   _Alignas(4096) uint8_t panels[2][INT8_OUTPUTS * (is_any ? INT8_CHUNKS : set)];
@@ -126,15 +127,15 @@ GD_INLINE void int8_turned_outputs(const int8_turned *way, int64_t begin, int64_
       }
     }
     if (__builtin_expect(s >= 3 && added_set == 0, 0)) int8_turned_factors(way, first);
-    const uint8_t *x = way->x + multiplied_set * int8_set_bytes(form);
-    const float *factors = (const float *)(way->x + added_set * int8_set_bytes(form) + int8_set_factors(form));
+    const uint8_t *x = way->x + multiplied_set * int8_set_bytes(form.group);
+    const float *factors = (const float *)(way->x + added_set * int8_set_bytes(form.group) + int8_set_factors(form.group));
     vf x_scales = load(factors, 0, GD_CPU_F32), x_sums = load(factors, 16, GD_CPU_F32);
     GD_UNROLL for (int p = 0; p < PAIRS; p++) {
       GD_UNROLL for (int slot = p * slots / PAIRS; slot < (p + 1) * slots / PAIRS; slot++) {
         int8_turned_slot(slot, numbers, apart, x, sums[s % 2], has_offset, form);
       }
       GD_UNROLL for (int f = 2 * p; f < 2 * p + 2; f++) {
-        if (!int8_are_bytes(form) || !form.is_mlx) int8_turned_row(own + f * own_apart, panel + f * set, form);
+        if (!is_any && !is_direct) int8_turned_row(own + f * own_apart, panel + f * set, form);
       }
       int64_t at = 2 * p * stride + 2 * added_set;
       int8_turned_terms(
@@ -160,27 +161,21 @@ GD_INLINE void int8_turned_outputs(const int8_turned *way, int64_t begin, int64_
 
 typedef void int8_turned_run(const int8_turned *way, int64_t begin, int64_t end, const uint32_t *stop);
 /* Formats with kernels of their own, as GD_INT8_NIBBLES has them; then those of ggml's others, by their groups. */
-#define GD_INT8_TURNED(F)                        \
-  F(AFFINE4_G32, affine32, 32, 0, 16, 1, 1)      \
-  F(AFFINE4_G64, affine64, 64, 0, 32, 1, 1)      \
-  F(AFFINE4_G128, affine128, 128, 0, 64, 1, 1)   \
-  F(AFFINE8_G64, bytes64, 64, 0, 64, 1, 1)       \
-  F(AFFINE8_G128, bytes128, 128, 0, 128, 1, 1)   \
-  F(MXFP4, micro, 32, GGML_MXFP4, 16, 1, 1)      \
-  F(Q4_0, q4_0, 32, GGML_Q4_0, 18, 1, 0)         \
-  F(Q4_K, q4_k, 32, GGML_Q4_K, 144, 8, 0)        \
-  F(IQ4_NL, iq4_nl, 32, GGML_IQ4_NL, 18, 1, 0)   \
-  F(GGUF_MXFP4, mxfp4, 32, GGML_MXFP4, 17, 1, 0) \
+#define GD_INT8_TURNED(F)                      \
+  GD_INT8_MOST_NIBBLES(F)                      \
+  GD_INT8_MICRO(F)                             \
+  F(AFFINE8_G64, bytes64, 64, 0, 64, 1, 1)     \
+  F(AFFINE8_G128, bytes128, 128, 0, 128, 1, 1) \
   F(Q8_0, q8_0, 32, GGML_Q8_0, 34, 1, 0)
 #define GD_INT8_TURNED_OTHERS(F)     \
   F(, any16, 16, GGML_Q6_K, 0, 1, 1) \
   F(, any32, 32, GGML_Q6_K, 0, 1, 1) \
   F(, any32_offset, 32, 0, 0, 1, 1)
-#define GD_TURNED(FORMAT, NAME, GROUP, TYPE, ...)                                                                                      \
+#define GD_TURNED(FORMAT, NAME, ...)                                                                                                   \
   static __attribute__((noinline)) void int8_turned_##NAME(const int8_turned *way, int64_t begin, int64_t end, const uint32_t *stop) { \
-    int8_block form = {GROUP, TYPE, __VA_ARGS__};                                                                                      \
+    int8_block form = {__VA_ARGS__};                                                                                                   \
     int8_turned_x(way, form);                                                                                                          \
-    int8_turned_outputs(way, begin, end, stop, (TYPE) == 0 || int8_ggml_has_offset(TYPE), form);                                       \
+    int8_turned_outputs(way, begin, end, stop, form);                                                                                  \
   }
 GD_INT8_TURNED(GD_TURNED)
 GD_INT8_TURNED_OTHERS(GD_TURNED)
@@ -208,12 +203,12 @@ static int64_t int8_turned_whole(const gd_cpu_linear *op, const int8_memory *mem
   int8_turned_run *run = int8_turned_of(matrix, &form);
   int64_t fewest = form.group > 32 || matrix->format == GD_CPU_FORMAT_Q4_K ? 3 : 5; /* fewer are faster in vectors */
   if (run == NULL || op->rows < fewest || op->rows > INT8_TURNED_ROWS || whole == begin) return begin;
-  if (2 * sets > INT8_SPAN_GROUPS || sets * (16 * set + 192) + 64 > INT8_PANEL) return begin;
+  if (2 * sets > INT8_SPAN_GROUPS || sets * int8_set_bytes(form.group) + 64 > INT8_PANEL) return begin;
   int8_turned way = {
     .op = op, .form = &form, .end = memory->end, .x = (uint8_t *)(((uintptr_t)memory->x + 63) & ~(uintptr_t)63), .scales = memory->scales,
     .offsets = memory->offsets, .columns = columns, .row_bytes = matrix_bytes(matrix, columns), .groups = columns / form.group, .sets = sets, .stride = 2 * sets};
   int8_shapes shapes = {.palette = 1};
-  int slice = form.group < 32 ? 32 : 64;
+  int slice = int8_slice(form.group);
   for (int t = 0; t < 5; t++) {
     int is_x = t == 2 || t == 4, is_weight = t == 1 || t == 3;
     shapes.rows[t] = (uint8_t)(is_x ? slice / 4 : INT8_OUTPUTS);

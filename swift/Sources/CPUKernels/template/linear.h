@@ -13,8 +13,7 @@
  * feature .. feature + LINEAR_FEATURES - 1. Asking beyond the end does no harm. */
 GD_INLINE void linear_fetch(const gd_cpu_matrix *matrix, int64_t feature, int64_t first, int64_t line, int64_t lines) {
   for (int64_t k = 0; k < LINEAR_FEATURES; k++) {
-    const char *row = matrix_row(matrix, feature + k) + matrix_bytes(matrix, first) + line * 64;
-    for (int64_t i = 0; i < lines; i++) __builtin_prefetch(row + i * 64, 0, 2);
+    fetch_far(matrix_row(matrix, feature + k) + matrix_bytes(matrix, first) + line * 64, lines * 64);
   }
 }
 

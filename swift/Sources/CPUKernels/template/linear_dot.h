@@ -85,7 +85,7 @@ GD_INLINE void linear_dot_plain(
   int by_pages = rows == 1 && gd_cpu_asks_by_pages;
   for (; i + GD_LANES <= columns; i += GD_LANES) {
     if (by_pages) {
-      if (i % (8 * line) == 0) fetch_pages(row + i * dtype_size(dtype), 512, few.end);
+      if (i % (FETCH_PAGES * line) == 0) fetch_pages(row + i * dtype_size(dtype), FETCH_BYTES, few.end);
     } else if (i % line == 0) {
       GD_UNROLL for (int r = 0; r < rows; r++) __builtin_prefetch(row + r * row_bytes + i * dtype_size(dtype) + ahead, 0, 2);
     }
@@ -264,7 +264,7 @@ GD_INLINE void linear_dot_blocks(
   if (is_ahead) format.scales(block, row_bytes, rows, scales, format.number);
   for (int64_t i = 0; i < columns; i += format.elements, block += format.bytes) {
     const uint8_t *ahead = row + rows * (block - row) + (rows - 1) * row_bytes + LINEAR_AHEAD;
-    for (int line = 0; line < rows * format.bytes; line += 64) __builtin_prefetch(ahead + line, 0, 2);
+    fetch_far(ahead, rows * format.bytes);
     const uint8_t *next = is_ahead && i + format.elements < columns ? block + format.bytes : block;
     format.scales(next, row_bytes, rows, later, format.number);
     _Pragma("clang loop unroll(disable)")

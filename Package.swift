@@ -57,12 +57,12 @@ let separate: [SwiftSetting] = [.unsafeFlags(["-Xfrontend", "-function-sections"
   ]
   let backend: [Target.Dependency] = ["GatedDeltaTypes", "ShaderParams", "Threading", "Metal"]
   let backendTests: [Target.Dependency] = [
-    "MetalBackend", "CPUBackend", "GatedDeltaTypes", "ShaderParams", "Metal", "CEmulator",
+    "MetalBackend", "CPUBackend", "GatedDeltaTypes", "KernelReferences", "ShaderParams", "Metal", "CEmulator",
   ]
 #else
   let emulation: [Target] = []
   let backend: [Target.Dependency] = ["GatedDeltaTypes", "ShaderParams", "Threading"]
-  let backendTests: [Target.Dependency] = ["MetalBackend", "CPUBackend", "GatedDeltaTypes", "ShaderParams"]
+  let backendTests: [Target.Dependency] = ["MetalBackend", "CPUBackend", "GatedDeltaTypes", "KernelReferences", "ShaderParams"]
 #endif
 
 /// Without CoreGraphics a process that draws nothing is given no Metal device.

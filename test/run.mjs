@@ -41,8 +41,7 @@ function runners(state) {
   };
   // At the same time as the kernels, which Swift's tests need only when they run.
   const steps = stepsOf();
-  let built;
-  const buildSwift = () => (built ??= swift(["build", "--build-tests"], steps.take));
+  const buildSwift = once(() => swift(["build", "--build-tests"], steps.take));
   const whileBuilt = () => withProgress("building Swift's tests", buildSwift, steps.progress);
   const types = { name: "types", go: () => one(bun, ["check", "--no-script"], { cwd: root, env }) };
   // Apple's command line tools may have nothing to run Swift's tests with.

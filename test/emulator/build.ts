@@ -68,11 +68,16 @@ function sourceCode(text: string): string {
 async function precompiledShim(cache: string, sanitizer: Sanitizer): Promise<string> {
   const flags = kernelFlags(sanitizer).filter((f, i, all) => f !== "-x" && all[i - 1] !== "-x");
   const file = join(cache, `shim-${hashOf([...flags, folderText(shimFolder)])}.pch`);
-  if (isKept(file)) return file;
   mkdirSync(cache, { recursive: true });
-  const partial = `${file}.${process.pid}.tmp`;
   // The toolchain's configuration file adds linker options, with which this would be a link.
-  await run([...flags, "--no-default-config", "-x", "c++-header", join(shimFolder, "emu.h"), "-o", partial]);
+  return await kept(file, [...flags, "--no-default-config", "-x", "c++-header", join(shimFolder, "emu.h")]);
+}
+
+/** A file that the compiler makes with these arguments, unless it is there. By a rename: another process may read it. */
+async function kept(file: string, args: readonly string[]): Promise<string> {
+  if (isKept(file)) return file;
+  const partial = `${file}.${process.pid}.tmp`;
+  await run([...args, "-o", partial]);
   renameSync(partial, file);
   return file;
 }
@@ -94,13 +99,8 @@ function runtimeJobs(cache: string, sanitizer: Sanitizer): Job[] {
 }
 
 /** The runtime's objects optimised together, once for all libraries, of which tests link many: the checks of an access are a few instructions each. */
-async function asOne(cache: string, objects: readonly string[]): Promise<string> {
-  const file = join(cache, `runtime-${hashOf(objects)}.o`);
-  if (isKept(file)) return file;
-  const partial = `${file}.${process.pid}.tmp`;
-  await run(["-r", "-nostdlib", "-fuse-ld=lld", "-flto", "-O3", "-o", partial, ...objects]);
-  renameSync(partial, file);
-  return file;
+function asOne(cache: string, objects: readonly string[]): Promise<string> {
+  return kept(join(cache, `runtime-${hashOf(objects)}.o`), ["-r", "-nostdlib", "-fuse-ld=lld", "-flto", "-O3", ...objects]);
 }
 
 /** Builds the library; resolves to the kernels' names. Throws a CompileError, PreprocessError or SourceError. */
@@ -206,11 +206,7 @@ export async function buildRunner(sanitizer: Sanitizer): Promise<string> {
   const source = join(runtimeFolder, "runner.cpp");
   const flags = runtimeFlags(sanitizer);
   const file = join(cacheFolder, `runner-${sanitizer}-${hashOf([...flags, folderText(runtimeFolder)])}`);
-  if (isKept(file)) return file;
   mkdirSync(cacheFolder, { recursive: true });
-  const partial = `${file}.${process.pid}.tmp`;
   const libraries = sanitizer === "none" ? ["-static-libstdc++", "-static-libgcc"] : [`-fsanitize=${sanitizer}`];
-  await run([...flags, source, "-x", "none", "-fuse-ld=lld", "-o", partial, ...libraries, "-ldl"]);
-  renameSync(partial, file);
-  return file;
+  return await kept(file, [...flags, source, "-x", "none", "-fuse-ld=lld", ...libraries, "-ldl"]);
 }

@@ -2,7 +2,7 @@
  * Causal attention of one sequence, in float64, by its definition: every score, one softmax over all of them. Attention of
  * grouped heads, norms, partial rotation and gate as in transformers' `Qwen3_5Attention` (modeling_qwen3_5.py).
  */
-import { dims, reference } from "./tensor.ts";
+import { dims, reference, sumOfSquares } from "./tensor.ts";
 import type { Reference } from "./tensor.ts";
 
 /** The norm, the rotation and the scale of query and key rows before their products. */
@@ -22,9 +22,7 @@ export function prepared(x: Reference, weight: Reference | undefined, positions:
     for (let h = 0; h < heads!; h++) {
       const row = out.data.subarray((t * heads! + h) * dim!, (t * heads! + h + 1) * dim!);
       if (weight !== undefined) {
-        let squares = 0;
-        for (let i = 0; i < dim!; i++) squares += row[i]! * row[i]!;
-        const mean = squares / dim!;
+        const mean = sumOfSquares(row) / dim!;
         const factor = 1 / Math.sqrt(mean + options.normEps);
         for (let i = 0; i < dim!; i++) row[i] = row[i]! * factor * (weight.data[i]! + (options.weightForm === "weight" ? 0 : 1));
       }

@@ -1,6 +1,6 @@
 /** Gated RMS norm (Zhang and Sennrich, arXiv 1910.07467, with a gate): over the last dimension. */
 import { sigmoid, silu } from "./scalar.ts";
-import { mapped, reference } from "./tensor.ts";
+import { mapped, reference, sumOfSquares } from "./tensor.ts";
 import type { Reference } from "./tensor.ts";
 
 export interface GatedRmsNormOptions {
@@ -26,12 +26,8 @@ export function gatedRmsNorm({ x, z, weight, eps = 1e-6, activation = "silu", or
   for (let start = 0; start < x.data.length; start += dim) {
     const gate = mapped(z.data.subarray(start, start + dim), act);
     const row = x.data.slice(start, start + dim);
-    let squares = 0;
-    for (let i = 0; i < dim; i++) {
-      if (gateFirst) row[i]! *= gate[i]!;
-      squares += row[i]! * row[i]!;
-    }
-    const mean = squares / dim;
+    for (let i = 0; gateFirst && i < dim; i++) row[i]! *= gate[i]!;
+    const mean = sumOfSquares(row) / dim;
     for (let i = 0; i < dim; i++) {
       out.data[start + i] = (weight.data[i]! * row[i]! * (gateFirst ? 1 : gate[i]!)) / Math.sqrt(mean + eps);
     }

@@ -1,5 +1,5 @@
 /** Which key head serves a value head, and the normalisation of a query or key row. */
-import { mapped } from "./tensor.ts";
+import { mapped, sumOfSquares } from "./tensor.ts";
 
 export type HeadMap = "block" | "tiled";
 export type QkNorm = "none" | "l2" | "l2-max" | "rms";
@@ -11,9 +11,7 @@ export function keyHeadOf(hv: number, keyHeads: number, valueHeads: number, head
 
 /** A row normalised, and scaled. */
 export function normalised(row: Float64Array, norm: QkNorm, eps: number, scale = 1): Float64Array {
-  let squares = 0;
-  for (let d = 0; d < row.length; d++) squares += row[d]! * row[d]!;
-  const length = lengthOf(squares, row.length, norm, eps);
+  const length = lengthOf(sumOfSquares(row), row.length, norm, eps);
   return mapped(row, (x) => (x / length) * scale);
 }
 

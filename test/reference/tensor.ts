@@ -40,6 +40,13 @@ export function mapped(data: Float64Array, change: (value: number) => number): F
   return out;
 }
 
+/** The sum of a row's squares. */
+export function sumOfSquares(row: Float64Array): number {
+  let sum = 0;
+  for (let i = 0; i < row.length; i++) sum += row[i]! * row[i]!;
+  return sum;
+}
+
 /** Rows `start` to `end` of the first dimension. */
 export function rows(tensor: Reference, start: number, end: number): Reference {
   const [, ...rest] = tensor.shape;

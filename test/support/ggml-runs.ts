@@ -4,6 +4,7 @@ import { gatedDeltaNetInplace, gatedDeltaNetInplaceIds, ssmConvUpdateInplace, ss
 import type { Device, Tensor } from "../../lib/index.ts";
 import { gatedDeltaNet, ssmConvUpdate } from "../reference/ggml.ts";
 import type { GatedDeltaNetCase, SsmConvUpdateCase } from "../reference/ggml.ts";
+import { sumOfSquares } from "../reference/tensor.ts";
 import type { Reference } from "../reference/tensor.ts";
 import { relRms } from "../../lib/cli/verify/compare.ts";
 import { fill } from "./cases.ts";
@@ -44,9 +45,7 @@ function unitRows(tensor: Reference): Reference {
   const size = tensor.shape.at(-1)!;
   for (let start = 0; start < tensor.data.length; start += size) {
     const row = tensor.data.subarray(start, start + size);
-    let squares = 0;
-    for (let i = 0; i < size; i++) squares += row[i]! * row[i]!;
-    const length = Math.max(Math.sqrt(squares), 1e-6);
+    const length = Math.max(Math.sqrt(sumOfSquares(row)), 1e-6);
     for (let i = 0; i < size; i++) row[i] = Math.fround(row[i]! / length);
   }
   return tensor;

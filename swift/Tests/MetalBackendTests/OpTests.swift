@@ -2,6 +2,7 @@ import CPUBackend
 import GatedDeltaTypes
 import Testing
 
+@testable import KernelReferences
 @testable import MetalBackend
 
 #if os(Linux)

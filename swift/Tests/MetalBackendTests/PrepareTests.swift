@@ -1,6 +1,7 @@
 import GatedDeltaTypes
 import Testing
 
+@testable import KernelReferences
 @testable import MetalBackend
 
 #if os(Linux)

@@ -1,6 +1,7 @@
 import GatedDeltaTypes
 import Testing
 
+@testable import KernelReferences
 @testable import MetalBackend
 
 /// How much a command buffer does, by the times of those before it.

@@ -1,5 +1,7 @@
 import GatedDeltaTypes
 
+@testable import KernelReferences
+
 /// A repeatable sequence of numbers (Vigna's splitmix64).
 struct Random: RandomNumberGenerator {
   private var state: UInt64

@@ -67,8 +67,8 @@ static void int8_features(const gd_cpu_linear *op, int64_t first, int64_t last, 
   memory.panel = (uint8_t *)scratch_take(&take, INT8_SPAN * INT8_OUTPUTS / 4);
   memory.terms = (float *)memory.panel;
   memory.numbers = (uint8_t *)scratch_take(&take, INT8_SEGMENT * INT8_OUTPUTS / 4 + 16);
-  memory.scales = scratch_take(&take, INT8_SPAN_GROUPS * INT8_OUTPUTS);
-  memory.offsets = scratch_take(&take, INT8_SPAN_GROUPS * INT8_OUTPUTS);
+  memory.scales = scratch_take(&take, 2 * INT8_OFFSETS);
+  memory.offsets = memory.scales + INT8_OFFSETS;
   memory.sums = scratch_take(&take, INT8_PANEL_ROWS * INT8_OUTPUTS);
   memory.x = (int8_t *)scratch_take(&take, INT8_PANEL / 4);
   memory.end = (const uint8_t *)matrix_row(&op->weight, op->out_features);

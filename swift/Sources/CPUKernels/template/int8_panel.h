@@ -2,6 +2,8 @@
  * take them (int8_linear.h). */
 
 enum { INT8_SPAN = 16384, INT8_SPAN_GROUPS = INT8_SPAN / 16 };
+/* From the scales of several outputs to their offsets. */
+enum { INT8_OFFSETS = INT8_SPAN_GROUPS * INT8_OUTPUTS };
 /* Columns of a panel that stays in the first cache, where one tile has all rows: others read it once more. */
 enum { INT8_NARROW = 1024 };
 /* Bytes of x that stay in the second cache, and its most rows. Processors with AMX have 2 MB. */

@@ -21,12 +21,29 @@ static __attribute__((noinline)) void int8_turned_factors(const int8_turned *way
   }
 }
 
-/* The outputs of the rows from `first` on: of two each, lanes are rows of x by outputs. */
+/* The outputs of the rows from `first` on: vector p has those of rows 2 p and 2 p + 1 of the weight, two each of a row of x. */
 static __attribute__((noinline)) void int8_turned_finish(const int8_turned *way, int64_t first, const vf out[8]) {
-  _Alignas(64) float values[INT8_TURNED_ROWS][INT8_OUTPUTS];
-  for (int64_t row = 0; row < way->op->rows; row++) {
-    GD_UNROLL for (int p = 0; p < 8; p++) __builtin_memcpy(&values[row][2 * p], (const float *)&out[p] + 2 * row, 8);
-    linear_finish(way->op, values[row], row, first, INT8_OUTPUTS);
+  __m512i two[8], four[8];
+  GD_UNROLL for (int p = 0; p < 8; p += 2) {
+    two[p] = _mm512_unpacklo_epi64((__m512i)out[p], (__m512i)out[p + 1]);
+    two[p + 1] = _mm512_unpackhi_epi64((__m512i)out[p], (__m512i)out[p + 1]);
+  }
+  GD_UNROLL for (int p = 0; p < 8; p += 4) {
+    GD_UNROLL for (int i = 0; i < 2; i++) {
+      four[p + i] = _mm512_shuffle_i64x2(two[p + i], two[p + 2 + i], 0x88);
+      four[p + 2 + i] = _mm512_shuffle_i64x2(two[p + i], two[p + 2 + i], 0xdd);
+    }
+  }
+  vf rows[INT8_TURNED_ROWS];
+  GD_UNROLL for (int row = 0; row < 4; row++) {
+    rows[row] = (vf)_mm512_shuffle_i64x2(four[row], four[4 + row], 0x88);
+    rows[4 + row] = (vf)_mm512_shuffle_i64x2(four[row], four[4 + row], 0xdd);
+  }
+  const gd_cpu_linear *op = way->op;
+  GD_UNROLL for (int row = 0; row < INT8_TURNED_ROWS; row++) {
+    if (row >= op->rows) break;
+    if (op->residual.data != NULL) rows[row] += load(element(&op->residual, row, 0, first), 0, op->residual.dtype);
+    store(linear_element(op, &op->out, row, first), 0, op->out.dtype, rows[row]);
   }
 }
 
@@ -88,6 +105,7 @@ GD_INLINE void int8_turned_outputs(const int8_turned *way, int64_t begin, int64_
   __mmask16 odd = 0xaaaa, even = 0x5555;
   __asm__ volatile("" : "+Yk"(odd), "+Yk"(even)); /* not made anew each time */
   vf out[PAIRS];
+  const float *const all_scales = way->scales;
   const uint8_t *row = (const uint8_t *)matrix_row(&way->op->weight, begin), *next = panels[0];
   int64_t unpacked_set = 0, multiplied_set = 0, added_set = 0, first = begin, steps = (end - begin) / INT8_OUTPUTS * sets;
   int64_t next_apart = is_any ? INT8_CHUNKS : set, chunk = 0;
@@ -98,7 +116,7 @@ GD_INLINE void int8_turned_outputs(const int8_turned *way, int64_t begin, int64_
     uint8_t *panel = panels[s % 2];
     if (s < steps) {
       int64_t column = unpacked_set * set, left = way->columns - column;
-      int8_ask(row + asked * unpacked_set, asked, way->end);
+      fetch_pages(row + asked * unpacked_set, asked, way->end, int8_are_bytes(form) ? FETCH_LINE : 2 * FETCH_LINE);
       own = row + int8_set_at(unpacked_set, form);
       own_apart = row_bytes;
       if (is_any) {
@@ -129,6 +147,7 @@ GD_INLINE void int8_turned_outputs(const int8_turned *way, int64_t begin, int64_
     if (__builtin_expect(s >= 3 && added_set == 0, 0)) int8_turned_factors(way, first);
     const uint8_t *x = way->x + multiplied_set * int8_set_bytes(form.group);
     const float *factors = (const float *)(way->x + added_set * int8_set_bytes(form.group) + int8_set_factors(form.group));
+    const float *scales = all_scales + 2 * added_set;
     vf x_scales = load(factors, 0, GD_CPU_F32), x_sums = load(factors, 16, GD_CPU_F32);
     GD_UNROLL for (int p = 0; p < PAIRS; p++) {
       GD_UNROLL for (int slot = p * slots / PAIRS; slot < (p + 1) * slots / PAIRS; slot++) {
@@ -137,9 +156,9 @@ GD_INLINE void int8_turned_outputs(const int8_turned *way, int64_t begin, int64_
       GD_UNROLL for (int f = 2 * p; f < 2 * p + 2; f++) {
         if (!is_any && !is_direct) int8_turned_row(own + f * own_apart, panel + f * set, form);
       }
-      int64_t at = 2 * p * stride + 2 * added_set;
       int8_turned_terms(
-        sums[(s + 1) % 2] + 2 * p * 16, way->scales + at, way->offsets + at, stride, x_scales, x_sums, odd, even, &out[p], has_offset);
+        sums[(s + 1) % 2] + 2 * p * 16, scales, scales + INT8_OFFSETS, stride, x_scales, x_sums, odd, even, &out[p], has_offset);
+      scales += 2 * stride;
     }
     if (s < steps && ++unpacked_set == sets) {
       unpacked_set = 0;
@@ -149,7 +168,9 @@ GD_INLINE void int8_turned_outputs(const int8_turned *way, int64_t begin, int64_
     if (s > 2) added_set++;
     if (__builtin_expect(s == 2 || added_set == sets, 0)) {
       if (s > 2) {
-        int8_turned_finish(way, first, out);
+        vf done[PAIRS]; /* so that `out` itself has no address, and stays in registers */
+        GD_UNROLL for (int p = 0; p < PAIRS; p++) done[p] = out[p];
+        int8_turned_finish(way, first, done);
         added_set = 0;
         first += INT8_OUTPUTS;
         if (gd_cpu_stopped(stop)) return;

@@ -15,7 +15,7 @@ export function hashOfInt8(device: Device): string {
     if (groupOf(format) === 0) continue;
     const random = new Random(at);
     const { elements } = weightLayouts[format];
-    for (const [rows, blocks, features] of [[1, 1, 3], [1, Math.ceil(2300 / elements), 40], [2, 5, 33], [13, 3, 20], [29, 2, 16]] as const) {
+    for (const [rows, blocks, features] of [[1, 1, 3], [1, Math.ceil(2300 / elements), 40], [2, 5, 33], [6, 5, 37], [13, 3, 20], [29, 2, 16]] as const) {
       using layouts = new Layouts(device, random);
       const columns = blocks * elements;
       const [dtype, scales] = [random.pick(["f32", "f16", "bf16"] as const), random.pick(["f32", "f16", "bf16"] as const)];

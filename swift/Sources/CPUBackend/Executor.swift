@@ -66,7 +66,9 @@ final class Executor {
     defer { if let crew { ThreadPool.shared.end(crew) } }
     // By index: a copy of an op would retain and release each of its buffers.
     failure = nil
+    roundedRows.forget()
     for index in ops.indices {
+      if case .linear = ops[index].op {} else { roundedRows.forget() }
       do throws(Failure) {
         try run(ops, index)
       } catch {

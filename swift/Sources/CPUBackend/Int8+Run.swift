@@ -17,9 +17,11 @@ extension Executor {
     let most = RoundedRows.most(columns: columns, form)
     for first in stride(from: 0, to: op.rows, by: most) {
       let rows = min(most, op.rows &- first)
-      var rounded = try roundedRows.make(rows: rows, columns: columns, form)
+      let turned = kernels.int8_turned_bytes(op.matrix.format.rawValue, Int64(rows), Int64(columns))
+      var rounded = try roundedRows.make(rows: rows, columns: columns, form, turned: Int(turned))
+      rounded.format = op.matrix.format.rawValue
       rounded.x = gd_cpu_tensor(op.x, from: first)
-      round(&rounded)
+      if !roundedRows.hold(rounded) { round(&rounded) }
       var residual = gd_cpu_tensor(nil)
       if let view = op.residual { residual = gd_cpu_tensor(view, from: first) }
       withUnsafePointer(to: &rounded) { rounded in
@@ -29,11 +31,12 @@ extension Executor {
         let items = gd_cpu_linear_items(&params)
         let products = Double(rows) * Double(columns) * Double(op.outFeatures)
         var parts = smallParts(nanoseconds: products * (rows == 1 ? 0.04 : 0.015))
-        // Each part puts its rows of x into the kernels' order (int8_turned.h): a twentieth of the time of 32 blocks of outputs.
-        if rows > 1 { parts = min(parts, max(threads, Int(items) / 32)) }
+        // Parts are an equal number for each thread, and long: the first pages of each are not asked for in time.
+        if rows > 1 { parts = min(parts, max(threads, Int(items) / 32 / threads &* threads)) }
         launch(kernels.int8_linear, &params, cut(items, parts: parts))
       }
     }
+    roundedRows.forget(writtenBy: op)
   }
 
   /// The same by the matrices of experts.
@@ -46,6 +49,7 @@ extension Executor {
       rounded.x = gd_cpu_tensor(op.x, from: first)
       rounded.ranks = Int64(each)
       rounded.shared = op.sharesRows ? Int64(op.chosen) : 1
+      roundedRows.forget()
       round(&rounded)
       let x = rounded.x
       withUnsafePointer(to: &rounded) { run(op, tokens: tokens, by: kernels.int8_expert_linear, x: x, rounded: $0) }
@@ -54,14 +58,36 @@ extension Executor {
 
   private func round(_ rows: inout gd_cpu_int8_rows) {
     let elements = Double(rows.rows) * Double(rows.columns)
-    launch(kernels.int8_rows, &rows, cut(rows.rows, parts: parts(nanoseconds: elements * 0.3)))
+    launch(kernels.int8_rows, &rows, cut(rows.rows, parts: rows.turned == nil ? parts(nanoseconds: elements * 0.3) : 1))
   }
 }
 
-/// Memory for rows of x as bytes, which is reused from op to op and never shrinks.
+/// Memory for rows of x as bytes, which is reused from op to op and never shrinks. Linears that follow each other often multiply the same x: it is
+/// rounded for the first of them.
 final class RoundedRows {
   private var memory: PageRange?
   private var capacity = 0
+  /// The rows that are in memory.
+  private var held: gd_cpu_int8_rows?
+
+  /// Whether memory has these rows; it will have them from now on.
+  func hold(_ rows: gd_cpu_int8_rows) -> Bool {
+    defer { held = rows }
+    guard let held else { return false }
+    return held.rows == rows.rows && held.columns == rows.columns && held.format == rows.format
+      && held.x.data == rows.x.data && held.x.dtype == rows.x.dtype && held.x.token_stride == rows.x.token_stride
+  }
+
+  func forget() { held = nil }
+
+  /// For after an op that wrote where x is.
+  func forget(writtenBy op: Linear) {
+    guard let held else { return }
+    let x = UInt(bitPattern: held.x.data), out = UInt(bitPattern: op.out.pointer)
+    let ofX = UInt((held.rows &- 1) &* held.x.token_stride &+ held.columns) &* UInt(MemoryLayout<Float>.size)
+    let ofOut = UInt((op.rows &- 1) &* op.out.tokenStride &+ op.outFeatures) &* UInt(op.out.dtype.size)
+    if x < out &+ ofOut && out < x &+ ofX { forget() }
+  }
 
   /// Bytes that rows take, unless a single one takes more: they are soon read by all threads.
   private static let mostBytes = 8 << 20
@@ -76,12 +102,13 @@ final class RoundedRows {
     return max(1, mostBytes / (values &+ 3 &* factors))
   }
 
-  /// Without x.
-  func make(rows: Int, columns: Int, _ form: gd_cpu_int8_form) throws(Failure) -> gd_cpu_int8_rows {
+  /// Without x and the format. turned: bytes of rows as the kernels take a few.
+  func make(rows: Int, columns: Int, _ form: gd_cpu_int8_form, turned: Int = 0) throws(Failure) -> gd_cpu_int8_rows {
     let (values, factors) = RoundedRows.bytes(columns: columns, form)
     // Vectors read beyond the last factors.
     let ofFactors = (rows &* factors &+ 127) / 64 &* 64
-    let start = try reserve(rows &* values &+ 3 &* ofFactors)
+    let ofAll = rows &* values &+ 3 &* ofFactors
+    let start = try reserve(ofAll &+ turned)
     func floats(_ index: Int) -> UnsafeMutableRawPointer {
       start + (rows &* values &+ index &* ofFactors)
     }
@@ -89,7 +116,8 @@ final class RoundedRows {
       rows: Int64(rows), columns: Int64(columns), ranks: 1, x: gd_cpu_tensor(nil), form: form, stride: Int64(values),
       groups: Int64(columns / Int(form.group)), values: start.assumingMemoryBound(to: Int8.self),
       scales: floats(0).assumingMemoryBound(to: Float.self), sums: floats(1).assumingMemoryBound(to: Float.self),
-      starts: floats(2).assumingMemoryBound(to: Int32.self), shared: 1)
+      starts: floats(2).assumingMemoryBound(to: Int32.self), shared: 1,
+      turned: turned > 0 ? (start + ofAll).assumingMemoryBound(to: UInt8.self) : nil, format: 0)
   }
 
   private func reserve(_ bytes: Int) throws(Failure) -> UnsafeMutableRawPointer {

@@ -20,7 +20,9 @@ extern float gd_cpu_zeros[GD_CPU_MAX_DIM * GD_CPU_MAX_DIM];
 void gd_cpu_copy_slots_run(const void *op, int64_t begin, int64_t end, void *scratch, const uint32_t *stop);
 
 /* The kernels of int8 activations. */
-#define GD_INT8_KERNELS(ISA) gd_cpu_run gd_cpu_int8_##ISA##_rows, gd_cpu_int8_##ISA##_linear, gd_cpu_int8_##ISA##_expert_linear
+#define GD_INT8_KERNELS(ISA)                                                                              \
+  gd_cpu_run gd_cpu_int8_##ISA##_rows, gd_cpu_int8_##ISA##_linear, gd_cpu_int8_##ISA##_expert_linear; \
+  int64_t gd_cpu_int8_##ISA##_turned_bytes(uint32_t format, int64_t rows, int64_t columns)
 #if defined(__x86_64__)
 GD_INT8_KERNELS(amx);
 GD_INT8_KERNELS(avx512vnni);

@@ -171,6 +171,9 @@ typedef struct gd_cpu_int8_rows {
   float *scales, *sums;
   int32_t *starts;
   int64_t shared; /* so many neighbouring places of gd_cpu_linear have one row here */
+  /* NULL, or the same rows as kernels of `format` take a few of them: int8_turned_bytes of it. All rows are one part then. */
+  uint8_t *turned;
+  uint32_t format;
 } gd_cpu_int8_rows;
 
 /* An item is a block of GD_CPU_LINEAR_BLOCK output features, with all rows or those of a panel. residual is NULL if there is none, and may be out itself.
@@ -331,6 +334,8 @@ typedef struct gd_cpu_kernels {
   gd_cpu_run *elementwise, *embedding, *copy_slots;
   gd_cpu_run *route, *expert_linear, *combine_experts, *top_k;
   gd_cpu_run *int8_rows, *int8_linear, *int8_expert_linear;
+  /* Bytes of gd_cpu_int8_rows.turned, from a multiple of 64 on, for a weight's format; 0 if its kernels have no use for it. */
+  int64_t (*int8_turned_bytes)(uint32_t format, int64_t rows, int64_t columns);
   gd_cpu_run *attention_store, *attention, *attention_combine;
   gd_cpu_run *commit_gated_delta, *commit_causal_conv1d;
   /* Rows of a state that gated_delta keeps in the nearest cache together: block 0 measures which of a few numbers is the

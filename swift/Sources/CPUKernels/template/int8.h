@@ -31,9 +31,19 @@
 void GD_INT8(rows)(const void *params, int64_t begin, int64_t end, void *scratch, const uint32_t *stop) {
 #if defined(GD_DOT_AMX)
   gd_cpu_int8_avx512vnni_rows(params, begin, end, scratch, stop);
+  const gd_cpu_int8_rows *x = params;
+  if (x->turned != NULL) int8_turn(x);
 #else
   (void)scratch;
   for (int64_t row = begin; row < end && !gd_cpu_stopped(stop); row++) int8_row(params, row);
+#endif
+}
+
+int64_t GD_INT8(turned_bytes)(uint32_t format, int64_t rows, int64_t columns) {
+#if defined(GD_DOT_AMX)
+  return int8_turned_bytes(format, rows, columns);
+#else
+  return (void)format, (void)rows, (void)columns, 0;
 #endif
 }
 

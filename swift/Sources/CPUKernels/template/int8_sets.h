@@ -8,7 +8,7 @@ typedef struct int8_turned {
   const gd_cpu_linear *op;
   const int8_form *form;
   const uint8_t *end;
-  uint8_t *x;
+  const uint8_t *x;
   float *scales, *offsets;
   int64_t columns, row_bytes, groups, sets, stride;
 } int8_turned;
@@ -69,22 +69,23 @@ GD_INLINE vi int8_of_x(const int8_t *from, int64_t bytes) {
   if (bytes <= 0) return (vi){0};
   return (vi)_mm512_maskz_loadu_epi8(bytes < 64 ? ((__mmask64)1 << bytes) - 1 : ~(__mmask64)0, from);
 }
-static __attribute__((noinline)) void int8_turned_x(const int8_turned *way, int8_block form) {
-  int64_t group = form.group, set = 2 * group, slices = int8_slices(form.group), dwords = int8_slice(group) / 4, rows = way->op->rows;
-  uint8_t *to = way->x;
-  for (int64_t at = 0; at < way->columns; at += set) {
-    int64_t left = least(set, way->columns - at);
+static __attribute__((noinline)) void int8_turned_x(const gd_cpu_linear *op, uint8_t *to, int8_block form) {
+  enum { SLICES = 4 };
+  int64_t group = form.group, set = 2 * group, slices = int8_slices(form.group), dwords = int8_slice(group) / 4, rows = op->rows, columns = op->rounded->columns;
+  vi places[SLICES];
+  for (int k = 0; k < 16 * slices; k++) ((int32_t *)places)[k] = int8_turned_place(k, form);
+  for (int64_t at = 0; at < columns; at += set) {
+    int64_t left = least(set, columns - at);
     int8_x own[INT8_TURNED_ROWS];
-    for (int64_t m = 0; m < rows; m++) own[m] = int8_from(int8_row_of(way->op, m), at, group);
+    for (int64_t m = 0; m < rows; m++) own[m] = int8_from(int8_row_of(op, m), at, group);
     for (int slice = 0; slice < slices; slice++, to += dwords * 64) {
-      vi numbers[16] = {0}, places;
-      for (int k = 0; k < 16; k++) places[k] = int8_turned_place(slice * 16 + k, form);
+      vi numbers[16] = {0}, own_places = places[slice];
       int64_t begin = slice / 2 * 128;
       for (int64_t m = 0; m < rows; m++) {
         vi low = int8_of_x(own[m].values + begin, left - begin), high = int8_of_x(own[m].values + begin + 64, left - begin - 64);
-        vi all = (vi)_mm512_permutex2var_epi32((__m512i)low, (__m512i)places, (__m512i)high);
-        numbers[2 * m] = all & (places < (int)group / 4);
-        numbers[2 * m + 1] = all & (places >= (int)group / 4);
+        vi all = (vi)_mm512_permutex2var_epi32((__m512i)low, (__m512i)own_places, (__m512i)high);
+        numbers[2 * m] = all & (own_places < (int)group / 4);
+        numbers[2 * m + 1] = all & (own_places >= (int)group / 4);
       }
       int8_transpose(numbers);
       GD_UNROLL for (int k = 0; k < 16; k++) {

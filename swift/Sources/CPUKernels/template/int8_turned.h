@@ -180,7 +180,12 @@ GD_INLINE void int8_turned_outputs(const int8_turned *way, int64_t begin, int64_
   }
 }
 
-typedef void int8_turned_run(const int8_turned *way, int64_t begin, int64_t end, const uint32_t *stop);
+/* x in a format's order, and its products. */
+typedef struct int8_turned_form {
+  void (*x)(const gd_cpu_linear *op, uint8_t *to);
+  void (*run)(const int8_turned *way, int64_t begin, int64_t end, const uint32_t *stop);
+  int64_t group, fewest; /* rows: fewer are faster in vectors */
+} int8_turned_form;
 /* Formats with kernels of their own, as GD_INT8_NIBBLES has them; then those of ggml's others, by their groups. */
 #define GD_INT8_TURNED(F)                      \
   GD_INT8_MOST_NIBBLES(F)                      \
@@ -192,42 +197,68 @@ typedef void int8_turned_run(const int8_turned *way, int64_t begin, int64_t end,
   F(, any16, 16, GGML_Q6_K, 0, 1, 1) \
   F(, any32, 32, GGML_Q6_K, 0, 1, 1) \
   F(, any32_offset, 32, 0, 0, 1, 1)
-#define GD_TURNED(FORMAT, NAME, ...)                                                                                                   \
-  static __attribute__((noinline)) void int8_turned_##NAME(const int8_turned *way, int64_t begin, int64_t end, const uint32_t *stop) { \
-    int8_block form = {__VA_ARGS__};                                                                                                   \
-    int8_turned_x(way, form);                                                                                                          \
-    int8_turned_outputs(way, begin, end, stop, form);                                                                                  \
-  }
+#define GD_TURNED(FORMAT, NAME, GROUP, TYPE, ...)                                                                              \
+  static void int8_turned_x_##NAME(const gd_cpu_linear *op, uint8_t *to) {                                                     \
+    int8_turned_x(op, to, (int8_block){GROUP, TYPE, __VA_ARGS__});                                                             \
+  }                                                                                                                            \
+  static void int8_turned_##NAME(const int8_turned *way, int64_t begin, int64_t end, const uint32_t *stop) {                   \
+    int8_turned_outputs(way, begin, end, stop, (int8_block){GROUP, TYPE, __VA_ARGS__});                                        \
+  }                                                                                                                            \
+  static const int8_turned_form int8_form_##NAME = {int8_turned_x_##NAME, int8_turned_##NAME, GROUP, (GROUP) > 32 || (TYPE) == GGML_Q4_K ? 3 : 5};
 GD_INT8_TURNED(GD_TURNED)
 GD_INT8_TURNED_OTHERS(GD_TURNED)
 #undef GD_TURNED
 
-static int8_turned_run *int8_turned_of(const gd_cpu_matrix *matrix, const int8_form *form) {
-  switch (matrix->format) {
+/* NULL where others are as fast. */
+static const int8_turned_form *int8_turned_of(uint32_t format) {
+  gd_cpu_matrix matrix = {.format = format};
+  int8_form form = int8_form_of(&matrix);
+  switch (format) {
 #define GD_CASE(FORMAT, NAME, ...) \
-  case GD_CPU_FORMAT_##FORMAT: return int8_turned_##NAME;
+  case GD_CPU_FORMAT_##FORMAT: return &int8_form_##NAME;
     GD_INT8_TURNED(GD_CASE)
 #undef GD_CASE
-    default:
-      /* These are as fast elsewhere. */
-      if (matrix->scales != NULL || matrix->format == GD_CPU_FORMAT_Q4_1 || matrix->format == GD_CPU_FORMAT_Q2_K) return NULL;
-      if (form->group == 16) return int8_turned_any16;
-      return form->has_offset ? int8_turned_any32_offset : int8_turned_any32;
+    case GD_CPU_FORMAT_Q4_1:
+    case GD_CPU_FORMAT_Q2_K: return NULL;
   }
+  switch (layout_of(&matrix).unpacking) {
+#define GD_CASE(UNPACKING, ...) case UNPACKING:
+    GD_CPU_BLOCK_UNPACKINGS(GD_CASE)
+#undef GD_CASE
+    return form.group == 16 ? &int8_form_any16 : form.has_offset ? &int8_form_any32_offset : &int8_form_any32;
+  }
+  return NULL;
+}
+
+/* See gd_cpu_kernels. */
+static int64_t int8_turned_bytes(uint32_t format, int64_t rows, int64_t columns) {
+  const int8_turned_form *form = int8_turned_of(format);
+  if (form == NULL || rows < form->fewest || rows > INT8_TURNED_ROWS) return 0;
+  int64_t sets = (columns + 2 * form->group - 1) / (2 * form->group), bytes = sets * int8_set_bytes(form->group);
+  return 2 * sets <= INT8_SPAN_GROUPS && bytes + 64 <= INT8_PANEL ? bytes : 0;
+}
+static void int8_turn(const gd_cpu_int8_rows *x) {
+  gd_cpu_linear op = {.rows = x->rows, .rounded = x};
+  int8_turned_of(x->format)->x(&op, x->turned);
 }
 
 /* Takes all whole INT8_OUTPUTS features of a few rows; returns the first feature that is left. */
 static int64_t int8_turned_whole(const gd_cpu_linear *op, const int8_memory *memory, int64_t begin, int64_t end, const uint32_t *stop) {
   const gd_cpu_matrix *matrix = &op->weight;
+  int64_t columns = matrix->columns, whole = begin + (end - begin) / INT8_OUTPUTS * INT8_OUTPUTS;
+  if (whole == begin || int8_turned_bytes(matrix->format, op->rows, columns) == 0) return begin;
+  const int8_turned_form *turned = int8_turned_of(matrix->format);
   int8_form form = int8_form_of(matrix);
-  int64_t columns = matrix->columns, set = 2 * form.group, sets = (columns + set - 1) / set, whole = begin + (end - begin) / INT8_OUTPUTS * INT8_OUTPUTS;
-  int8_turned_run *run = int8_turned_of(matrix, &form);
-  int64_t fewest = form.group > 32 || matrix->format == GD_CPU_FORMAT_Q4_K ? 3 : 5; /* fewer are faster in vectors */
-  if (run == NULL || op->rows < fewest || op->rows > INT8_TURNED_ROWS || whole == begin) return begin;
-  if (2 * sets > INT8_SPAN_GROUPS || sets * int8_set_bytes(form.group) + 64 > INT8_PANEL) return begin;
+  int64_t groups = columns / form.group, sets = (groups + 1) / 2;
+  const uint8_t *x = op->rounded->turned;
+  if (x == NULL) {
+    uint8_t *own = (uint8_t *)(((uintptr_t)memory->x + 63) & ~(uintptr_t)63);
+    turned->x(op, own);
+    x = own;
+  }
   int8_turned way = {
-    .op = op, .form = &form, .end = memory->end, .x = (uint8_t *)(((uintptr_t)memory->x + 63) & ~(uintptr_t)63), .scales = memory->scales,
-    .offsets = memory->offsets, .columns = columns, .row_bytes = matrix_bytes(matrix, columns), .groups = columns / form.group, .sets = sets, .stride = 2 * sets};
+    .op = op, .form = &form, .end = memory->end, .x = x, .scales = memory->scales, .offsets = memory->offsets, .columns = columns,
+    .row_bytes = matrix_bytes(matrix, columns), .groups = groups, .sets = sets, .stride = 2 * sets};
   int8_shapes shapes = {.palette = 1};
   int slice = int8_slice(form.group);
   for (int t = 0; t < 5; t++) {
@@ -236,7 +267,7 @@ static int64_t int8_turned_whole(const gd_cpu_linear *op, const int8_memory *mem
     shapes.bytes[t] = (uint16_t)(is_weight ? slice : 64);
   }
   _tile_loadconfig(&shapes);
-  run(&way, begin, whole, stop);
+  turned->run(&way, begin, whole, stop);
   int8_tiles_end();
   return whole;
 }

@@ -68,7 +68,7 @@ static void map_convert(const void *in, uint32_t in_dtype, void *out, uint32_t o
 #define GD_KERNELS(NAME, ISA) \
   { \
     .name = NAME, .int8_rows = GD_INT8_KERNEL(ISA, rows), .int8_linear = GD_INT8_KERNEL(ISA, linear), \
-    .int8_expert_linear = GD_INT8_KERNEL(ISA, expert_linear), \
+    .int8_expert_linear = GD_INT8_KERNEL(ISA, expert_linear), .int8_turned_bytes = GD_INT8_KERNEL(ISA, turned_bytes), \
     .gated_delta = gated_delta, .gated_delta_chunked = gated_delta_chunked, .causal_conv1d = causal_conv1d, \
     .gated_rms_norm = gated_rms_norm, .rms_norm = rms_norm, .gated_delta_step = gated_delta_step, \
     .linear = linear, .elementwise = elementwise, .embedding = embedding, .route = route, \

@@ -171,7 +171,8 @@ typedef struct gd_cpu_int8_rows {
   float *scales, *sums;
   int32_t *starts;
   int64_t shared; /* so many neighbouring places of gd_cpu_linear have one row here */
-  /* NULL, or the same rows as kernels of `format` take a few of them: int8_turned_bytes of it. All rows are one part then. */
+  /* NULL, or the same rows as kernels of `format` take a few of them: int8_turned_bytes of it. An item is two groups of all
+   * rows then. */
   uint8_t *turned;
   uint32_t format;
 } gd_cpu_int8_rows;

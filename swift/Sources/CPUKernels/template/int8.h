@@ -29,13 +29,20 @@
 #include "expert_run.h"
 
 void GD_INT8(rows)(const void *params, int64_t begin, int64_t end, void *scratch, const uint32_t *stop) {
+  const gd_cpu_int8_rows *op = params;
 #if defined(GD_DOT_AMX)
   gd_cpu_int8_avx512vnni_rows(params, begin, end, scratch, stop);
-  const gd_cpu_int8_rows *x = params;
-  if (x->turned != NULL) int8_turn(x);
+  if (op->turned != NULL) int8_turn(op, begin, end);
 #else
   (void)scratch;
-  for (int64_t row = begin; row < end && !gd_cpu_stopped(stop); row++) int8_row(params, row);
+  for (int64_t item = begin; item < end && !gd_cpu_stopped(stop); item++) {
+    if (op->turned == NULL) {
+      int8_row(op, item, 0, op->columns);
+      continue;
+    }
+    int64_t pair = 2 * op->form.group;
+    for (int64_t row = 0; row < op->rows; row++) int8_row(op, row, item * pair, least((item + 1) * pair, op->columns));
+  }
 #endif
 }
 

@@ -34,13 +34,18 @@ GD_INLINE void int8_pair(int8_t *values, int64_t columns) {
 #endif
 }
 
-static void int8_row(const gd_cpu_int8_rows *op, int64_t row) {
+/* Columns begin .. end - 1 of a row, whole groups. */
+static void int8_row(const gd_cpu_int8_rows *op, int64_t row, int64_t begin, int64_t end) {
   const void *x = element(&op->x, row / op->ranks, row % op->ranks, 0);
-  int64_t group = op->form.group, first = row * op->groups;
+  int64_t group = op->form.group, first = row * op->groups + begin / group;
   int8_t *out = op->values + row * op->stride;
-  float values[128];
-  for (int64_t i = 0, g = first; i < op->columns; i += group, g++) {
-    convert(x, i, op->x.dtype, values, 0, GD_CPU_F32, group);
+  float memory[128];
+  for (int64_t i = begin, g = first; i < end; i += group, g++) {
+    const float *values = (const float *)x + i;
+    if (op->x.dtype != GD_CPU_F32) {
+      convert(x, i, op->x.dtype, memory, 0, GD_CPU_F32, group);
+      values = memory;
+    }
     vu most = {0};
     for (int64_t k = 0; k < group; k += GD_WIDTH) {
       most = __builtin_elementwise_max(most, (vu)load(values, k, GD_CPU_F32) & 0x7fffffffu);
@@ -56,6 +61,6 @@ static void int8_row(const gd_cpu_int8_rows *op, int64_t row) {
     op->sums[g] = (float)sum * scale;
     op->starts[g] = (INT8_MIDDLE - op->form.middle) * sum;
   }
-  if (op->form.is_paired) int8_pair(out, op->columns);
-  __builtin_memset(out + op->columns, 0, (size_t)(op->stride - op->columns));
+  if (op->form.is_paired) int8_pair(out + begin, end - begin);
+  if (end == op->columns) __builtin_memset(out + end, 0, (size_t)(op->stride - end));
 }

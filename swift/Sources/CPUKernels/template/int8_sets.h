@@ -64,25 +64,26 @@ GD_INLINE void int8_turned_row(const uint8_t *from, uint8_t *to, int8_block form
   store_vi(to, numbers);
 }
 
-/* Puts x into the order of its tiles. */
+/* Puts sets begin .. end - 1 of x into the order of tiles. */
 GD_INLINE vi int8_of_x(const int8_t *from, int64_t bytes) {
   if (bytes <= 0) return (vi){0};
   return (vi)_mm512_maskz_loadu_epi8(bytes < 64 ? ((__mmask64)1 << bytes) - 1 : ~(__mmask64)0, from);
 }
-static __attribute__((noinline)) void int8_turned_x(const gd_cpu_linear *op, uint8_t *to, int8_block form) {
+static __attribute__((noinline)) void int8_turned_x(const gd_cpu_linear *op, uint8_t *to, int64_t begin, int64_t end, int8_block form) {
   enum { SLICES = 4 };
   int64_t group = form.group, set = 2 * group, slices = int8_slices(form.group), dwords = int8_slice(group) / 4, rows = op->rows, columns = op->rounded->columns;
   vi places[SLICES];
   for (int k = 0; k < 16 * slices; k++) ((int32_t *)places)[k] = int8_turned_place(k, form);
-  for (int64_t at = 0; at < columns; at += set) {
+  to += begin * int8_set_bytes(group);
+  for (int64_t at = begin * set; at < least(end * set, columns); at += set) {
     int64_t left = least(set, columns - at);
     int8_x own[INT8_TURNED_ROWS];
     for (int64_t m = 0; m < rows; m++) own[m] = int8_from(int8_row_of(op, m), at, group);
     for (int slice = 0; slice < slices; slice++, to += dwords * 64) {
       vi numbers[16] = {0}, own_places = places[slice];
-      int64_t begin = slice / 2 * 128;
+      int64_t half = slice / 2 * 128;
       for (int64_t m = 0; m < rows; m++) {
-        vi low = int8_of_x(own[m].values + begin, left - begin), high = int8_of_x(own[m].values + begin + 64, left - begin - 64);
+        vi low = int8_of_x(own[m].values + half, left - half), high = int8_of_x(own[m].values + half + 64, left - half - 64);
         vi all = (vi)_mm512_permutex2var_epi32((__m512i)low, (__m512i)own_places, (__m512i)high);
         numbers[2 * m] = all & (own_places < (int)group / 4);
         numbers[2 * m + 1] = all & (own_places >= (int)group / 4);

@@ -182,7 +182,7 @@ GD_INLINE void int8_turned_outputs(const int8_turned *way, int64_t begin, int64_
 
 /* x in a format's order, and its products. */
 typedef struct int8_turned_form {
-  void (*x)(const gd_cpu_linear *op, uint8_t *to);
+  void (*x)(const gd_cpu_linear *op, uint8_t *to, int64_t begin, int64_t end);
   void (*run)(const int8_turned *way, int64_t begin, int64_t end, const uint32_t *stop);
   int64_t group, fewest; /* rows: fewer are faster in vectors */
 } int8_turned_form;
@@ -198,8 +198,8 @@ typedef struct int8_turned_form {
   F(, any32, 32, GGML_Q6_K, 0, 1, 1) \
   F(, any32_offset, 32, 0, 0, 1, 1)
 #define GD_TURNED(FORMAT, NAME, GROUP, TYPE, ...)                                                                              \
-  static void int8_turned_x_##NAME(const gd_cpu_linear *op, uint8_t *to) {                                                     \
-    int8_turned_x(op, to, (int8_block){GROUP, TYPE, __VA_ARGS__});                                                             \
+  static void int8_turned_x_##NAME(const gd_cpu_linear *op, uint8_t *to, int64_t begin, int64_t end) {                         \
+    int8_turned_x(op, to, begin, end, (int8_block){GROUP, TYPE, __VA_ARGS__});                                                 \
   }                                                                                                                            \
   static void int8_turned_##NAME(const int8_turned *way, int64_t begin, int64_t end, const uint32_t *stop) {                   \
     int8_turned_outputs(way, begin, end, stop, (int8_block){GROUP, TYPE, __VA_ARGS__});                                        \
@@ -237,9 +237,9 @@ static int64_t int8_turned_bytes(uint32_t format, int64_t rows, int64_t columns)
   int64_t sets = (columns + 2 * form->group - 1) / (2 * form->group), bytes = sets * int8_set_bytes(form->group);
   return 2 * sets <= INT8_SPAN_GROUPS && bytes + 64 <= INT8_PANEL ? bytes : 0;
 }
-static void int8_turn(const gd_cpu_int8_rows *x) {
+static void int8_turn(const gd_cpu_int8_rows *x, int64_t begin, int64_t end) {
   gd_cpu_linear op = {.rows = x->rows, .rounded = x};
-  int8_turned_of(x->format)->x(&op, x->turned);
+  int8_turned_of(x->format)->x(&op, x->turned, begin, end);
 }
 
 /* Takes all whole INT8_OUTPUTS features of a few rows; returns the first feature that is left. */
@@ -253,7 +253,7 @@ static int64_t int8_turned_whole(const gd_cpu_linear *op, const int8_memory *mem
   const uint8_t *x = op->rounded->turned;
   if (x == NULL) {
     uint8_t *own = (uint8_t *)(((uintptr_t)memory->x + 63) & ~(uintptr_t)63);
-    turned->x(op, own);
+    turned->x(op, own, 0, sets);
     x = own;
   }
   int8_turned way = {

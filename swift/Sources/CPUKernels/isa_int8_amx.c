@@ -13,7 +13,7 @@
 #define GD_DOT_AMX 1
 
 #pragma clang attribute push( \
-  __attribute__((target("avx,avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,amx-tile,amx-int8"))), \
+  __attribute__((target("avx,avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,gfni,amx-tile,amx-int8"))), \
   apply_to = function)
 #include "template/int8.h"
 #pragma clang attribute pop

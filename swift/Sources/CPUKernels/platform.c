@@ -58,7 +58,7 @@ static x86_sets detect(void) {
   sets.avx512 = sets.avx2 && (b & wanted) == wanted && (state & 0xe6) == 0xe6;
   sets.avx512vnni = sets.avx512 && (c & bit_AVX512VNNI) != 0;
   unsigned tiles = 1u << 24 | 1u << 25; /* bit_AMXTILE, bit_AMXINT8 */
-  int has_tiles = (d & tiles) == tiles && (state & 0x60000) == 0x60000;
+  int has_tiles = (d & tiles) == tiles && (c & bit_GFNI) != 0 && (state & 0x60000) == 0x60000;
   /* Leaf 7 says in its first part how many parts it has. */
   if (a < 1 || !__get_cpuid_count(7, 1, &a, &b, &c, &d)) return sets;
   sets.avxvnni = sets.avx2 && (a & bit_AVXVNNI) != 0;

@@ -21,12 +21,13 @@ static __attribute__((noinline)) void int8_turned_factors(const int8_turned *way
   }
 }
 
-/* The outputs of the rows from `first` on: vector p has those of rows 2 p and 2 p + 1 of the weight, two each of a row of x. */
+/* The outputs of the rows from `first` on: vector p has those of rows 2 p and 2 p + 1 of the weight as int8_turned_terms adds them up. */
 static __attribute__((noinline)) void int8_turned_finish(const int8_turned *way, int64_t first, const vf out[8]) {
   __m512i two[8], four[8];
   GD_UNROLL for (int p = 0; p < 8; p += 2) {
-    two[p] = _mm512_unpacklo_epi64((__m512i)out[p], (__m512i)out[p + 1]);
-    two[p + 1] = _mm512_unpackhi_epi64((__m512i)out[p], (__m512i)out[p + 1]);
+    __m512i a = (__m512i)_mm512_permute_ps((__m512)out[p], 0xd8), b = (__m512i)_mm512_permute_ps((__m512)out[p + 1], 0xd8);
+    two[p] = _mm512_unpacklo_epi64(a, b);
+    two[p + 1] = _mm512_unpackhi_epi64(a, b);
   }
   GD_UNROLL for (int p = 0; p < 8; p += 4) {
     GD_UNROLL for (int i = 0; i < 2; i++) {
@@ -54,21 +55,17 @@ GD_INLINE vf int8_two(const float *scales) {
   return all;
 }
 
-/* Adds the terms of two outputs. odd, even: masks of lanes. */
+/* Adds the terms of two outputs: of each two rows of x one output's, then the other's. */
 GD_INLINE void int8_turned_terms(
-  const int32_t *sums, const float *scales, const float *offsets, int64_t stride, vf x, vf x_sums, __mmask16 odd, __mmask16 even, vf *out, int has_offset
+  const int32_t *sums, const float *scales, int64_t stride, vf x, vf x_sums, vf *out, int has_offset
 ) {
-  vf of[2], term[2];
+  vf term[2];
   GD_UNROLL for (int i = 0; i < 2; i++) {
     term[i] = __builtin_convertvector(load_vi(sums + i * 16), vf) * int8_two(scales + i * stride) * x;
-    if (has_offset) term[i] += int8_two(offsets + i * stride) * x_sums;
-    of[i] = term[i];
+    if (has_offset) term[i] += int8_two(scales + i * stride + INT8_OFFSETS) * x_sums;
   }
-  /* Compilers take two shuffles for each. */
-  __asm__("vmovsldup %1, %0%{%2%}" : "+v"(of[0]) : "v"(term[1]), "Yk"(odd));
-  __asm__("vmovshdup %1, %0%{%2%}" : "+v"(of[1]) : "v"(term[0]), "Yk"(even));
-  *out += of[0];
-  *out += of[1];
+  *out += (vf)_mm512_shuffle_ps((__m512)term[0], (__m512)term[1], 0x88);
+  *out += (vf)_mm512_shuffle_ps((__m512)term[0], (__m512)term[1], 0xdd);
   /* Keeps the compiler from moving later terms up, for which it has too few registers. */
   __asm__ volatile("" : "+v"(*out));
 }
@@ -92,90 +89,109 @@ GD_INLINE void int8_turned_slot(int slot, const uint8_t *numbers, int64_t apart,
   }
 }
 
-/* Features begin .. end - 1, whole INT8_OUTPUTS. */
+/* Features begin .. end - 1, whole INT8_OUTPUTS. Few instructions are not of vectors or tiles: where another thread shares the core they count like those. */
 GD_INLINE void int8_turned_outputs(const int8_turned *way, int64_t begin, int64_t end, const uint32_t *stop, int8_block form) {
-  enum { PAIRS = INT8_OUTPUTS / 2, TAIL = 128 };
+  /* A set's terms are added LAG steps after it was unpacked. */
+  enum { PAIRS = INT8_OUTPUTS / 2, TAIL = 128, LAG = 3 };
   const int slots = 1 + 3 * int8_slices(form.group), has_offset = form.type == 0 || int8_ggml_has_offset(form.type);
   const int is_any = int8_is_any(form), is_direct = int8_are_bytes(form) && form.is_mlx && !is_any;
-  const int64_t set = 2 * form.group, sets = way->sets, stride = way->stride, row_bytes = way->row_bytes, asked = INT8_OUTPUTS * row_bytes / sets;
+  const int64_t set = 2 * form.group, bytes = int8_set_bytes(form.group), sets = way->sets, row_bytes = way->row_bytes;
+  const uint8_t *const x_begin = way->x, *const x_end = x_begin + sets * bytes;
   /* One after the other: if their addresses had the same lowest 12 bits, loads of one would wait for stores to the other. */
   _Alignas(4096) uint8_t panels[2][INT8_OUTPUTS * (is_any ? INT8_CHUNKS : set)];
-  _Alignas(64) uint8_t tail[INT8_OUTPUTS * TAIL] = {0};
-  _Alignas(64) int32_t sums[2][16 * INT8_OUTPUTS];
-  __mmask16 odd = 0xaaaa, even = 0x5555;
-  __asm__ volatile("" : "+Yk"(odd), "+Yk"(even)); /* not made anew each time */
-  vf out[PAIRS];
-  const float *const all_scales = way->scales;
+  _Alignas(64) int32_t all_sums[2][16 * INT8_OUTPUTS];
+  _Alignas(64) uint8_t tail[INT8_OUTPUTS * TAIL + (LAG + 1) * 2 * TAIL] = {0};
+  vf out[PAIRS] = {0};
+  /* Where a set is unpacked to, and the one before it was; sums that are stored, and that become terms. */
+  uint8_t *panel = panels[0], *panel_before = panels[1];
+  int32_t *sums = all_sums[0], *sums_before = all_sums[1];
+  /* Unpacked: set `unpacked` of the rows from `row` on, of which `left` steps and the following begin; as they are read, bytes from `ask` on are asked for. */
   const uint8_t *row = (const uint8_t *)matrix_row(&way->op->weight, begin), *next = panels[0];
-  int64_t unpacked_set = 0, multiplied_set = 0, added_set = 0, first = begin, steps = (end - begin) / INT8_OUTPUTS * sets;
-  int64_t next_apart = is_any ? INT8_CHUNKS : set, chunk = 0;
-  for (int64_t s = 0; s < steps + 3; s++) {
-    /* Set s is unpacked, the one before it multiplied, the one before that stored, and the one before that becomes terms. */
-    const uint8_t *numbers = next, *own = tail;
-    int64_t apart = next_apart, own_apart = TAIL;
-    uint8_t *panel = panels[s % 2];
-    if (s < steps) {
-      int64_t column = unpacked_set * set, left = way->columns - column;
-      fetch_pages(row + asked * unpacked_set, asked, way->end, int8_are_bytes(form) ? FETCH_LINE : 2 * FETCH_LINE);
-      own = row + int8_set_at(unpacked_set, form);
-      own_apart = row_bytes;
-      if (is_any) {
+  const int64_t lines = (int8_are_bytes(form) ? FETCH_LINE : 2 * FETCH_LINE) * FETCH_PAGES, asked = INT8_OUTPUTS * row_bytes / sets;
+  uintptr_t read = (uintptr_t)row, ask = (read + (uintptr_t)lines - 1) & ~(uintptr_t)(lines - 1);
+  int64_t unpacked = 0, blocks = (end - begin) / INT8_OUTPUTS, rows_apart = row_bytes, next_apart = INT8_CHUNKS, chunk = 0;
+  /* Multiplied: x of the set before. Terms: x of the set LAG steps before, its scales, and how many sets the outputs from `first` on still have. */
+  const uint8_t *multiplied = x_end - bytes, *added = x_begin;
+  const float *scales = way->scales;
+  int64_t first = begin, until = LAG, added_bytes = 0;
+  for (int64_t steps = blocks * sets + LAG; steps > 0; steps--) {
+    read += (uintptr_t)asked;
+    while (ask < read) {
+      const char *pages = pages_after(ask);
+      if (pages < (const char *)way->end) fetch_line_of_pages(pages);
+      ask += (uintptr_t)lines;
+    }
+    const uint8_t *own = row + int8_set_at(unpacked, form), *numbers = is_any || is_direct ? next : panel_before;
+    int64_t own_apart = rows_apart, apart = is_any || is_direct ? next_apart : set;
+    if (is_any || is_direct || way->columns < sets * set) {
+      int64_t column = unpacked * set, columns_left = way->columns - column;
+      if (blocks > 0 && is_any) {
         if (column % INT8_CHUNK == 0) {
           chunk++;
           for (int f = 0; f < INT8_OUTPUTS; f++) {
-            way->form->numbers(row + f * row_bytes, column, least(left, INT8_CHUNK), panels[chunk % 2] + f * INT8_CHUNKS);
+            way->form->numbers(row + f * row_bytes, column, least(columns_left, INT8_CHUNK), panels[chunk % 2] + f * INT8_CHUNKS);
           }
         }
         next = panels[chunk % 2] + column % INT8_CHUNK;
-      } else if (is_direct && left >= set) {
+      } else if (blocks > 0 && columns_left < set) {
+        uint8_t *copy = is_direct ? panel : tail;
+        int64_t copy_apart = is_direct ? set : TAIL;
+        for (int f = 0; f < INT8_OUTPUTS; f++) {
+          __builtin_memcpy(copy + f * copy_apart, own + f * row_bytes, (size_t)(columns_left / form.group * form.bytes));
+        }
+        own = next = copy;
+        own_apart = next_apart = copy_apart;
+      } else if (blocks > 0) {
         next = own;
         next_apart = row_bytes;
-      } else {
-        next = panel;
-        next_apart = set;
-        if (__builtin_expect(left < set, 0)) {
-          uint8_t *copy = is_direct ? panel : tail;
-          int64_t copy_apart = is_direct ? set : TAIL;
-          for (int f = 0; f < INT8_OUTPUTS; f++) {
-            __builtin_memcpy(copy + f * copy_apart, own + f * row_bytes, (size_t)(left / form.group * form.bytes));
-          }
-          own = copy;
-          own_apart = copy_apart;
-        }
       }
     }
-    if (__builtin_expect(s >= 3 && added_set == 0, 0)) int8_turned_factors(way, first);
-    const uint8_t *x = way->x + multiplied_set * int8_set_bytes(form.group);
-    const float *factors = (const float *)(way->x + added_set * int8_set_bytes(form.group) + int8_set_factors(form.group));
-    const float *scales = all_scales + 2 * added_set;
+    const float *factors = (const float *)(added + int8_set_factors(form.group)), *own_scales = scales;
     vf x_scales = load(factors, 0, GD_CPU_F32), x_sums = load(factors, 16, GD_CPU_F32);
     GD_UNROLL for (int p = 0; p < PAIRS; p++) {
       GD_UNROLL for (int slot = p * slots / PAIRS; slot < (p + 1) * slots / PAIRS; slot++) {
-        int8_turned_slot(slot, numbers, apart, x, sums[s % 2], has_offset, form);
+        int8_turned_slot(slot, numbers, apart, multiplied, sums, has_offset, form);
       }
       GD_UNROLL for (int f = 2 * p; f < 2 * p + 2; f++) {
         if (!is_any && !is_direct) int8_turned_row(own + f * own_apart, panel + f * set, form);
       }
-      int8_turned_terms(
-        sums[(s + 1) % 2] + 2 * p * 16, scales, scales + INT8_OFFSETS, stride, x_scales, x_sums, odd, even, &out[p], has_offset);
-      scales += 2 * stride;
+      int8_turned_terms(sums_before + 2 * p * 16, own_scales, way->stride, x_scales, x_sums, &out[p], has_offset);
+      own_scales += 2 * way->stride;
     }
-    if (s < steps && ++unpacked_set == sets) {
-      unpacked_set = 0;
+    uint8_t *unpacked_to = panel;
+    int32_t *stored_to = sums;
+    panel = panel_before;
+    panel_before = unpacked_to;
+    sums = sums_before;
+    sums_before = stored_to;
+    if (++unpacked == sets) {
+      unpacked = 0;
       row += INT8_OUTPUTS * row_bytes;
+      read = (uintptr_t)row;
+      if (--blocks <= 0) {
+        row = tail;
+        rows_apart = TAIL;
+        read = 0;
+      }
     }
-    if (s >= 1 && s < steps && ++multiplied_set == sets) multiplied_set = 0;
-    if (s > 2) added_set++;
-    if (__builtin_expect(s == 2 || added_set == sets, 0)) {
-      if (s > 2) {
+    multiplied += bytes;
+    if (multiplied == x_end) multiplied = x_begin;
+    added += added_bytes;
+    scales += 2;
+    if (__builtin_expect(--until == 0, 0)) {
+      if (added_bytes != 0) {
         vf done[PAIRS]; /* so that `out` itself has no address, and stays in registers */
         GD_UNROLL for (int p = 0; p < PAIRS; p++) done[p] = out[p];
         int8_turned_finish(way, first, done);
-        added_set = 0;
         first += INT8_OUTPUTS;
         if (gd_cpu_stopped(stop)) return;
       }
       GD_UNROLL for (int p = 0; p < PAIRS; p++) out[p] = (vf){0};
+      if (first < end) int8_turned_factors(way, first);
+      until = sets;
+      added = x_begin;
+      added_bytes = bytes;
+      scales = way->scales;
     }
   }
 }

@@ -11,6 +11,7 @@ typedef struct int8_turned {
   const uint8_t *x;
   float *scales, *offsets;
   int64_t columns, row_bytes, groups, sets, stride;
+  void *out[INT8_TURNED_ROWS]; /* rows of the result */
 } int8_turned;
 
 /* An int8_block without bytes stands for all formats of its group that have no kernel of their own: their numbers are unpacked by int8_form. */

@@ -10,6 +10,17 @@
 static __attribute__((noinline)) void int8_turned_factors(const int8_turned *way, int64_t first) {
   const gd_cpu_matrix *matrix = &way->op->weight;
   if (matrix->scales != NULL) int8_ask_factors(matrix, (first + INT8_OUTPUTS) * way->groups, INT8_OUTPUTS * way->groups);
+  if (way->stride == way->groups && matrix->scales != NULL && matrix->dtype == GD_CPU_BF16 && way->form->has_offset) {
+    /* As below, in one loop. */
+    const uint16_t *own[2] = {(const uint16_t *)matrix->scales + first * way->groups, (const uint16_t *)matrix->biases + first * way->groups};
+    for (int64_t i = 0; i < INT8_OUTPUTS * way->groups; i += 2 * GD_WIDTH) {
+      GD_UNROLL for (int k = 0; k < 4; k++) {
+        int64_t at = i + k % 2 * GD_WIDTH;
+        store(way->scales, k / 2 * INT8_OFFSETS + at, GD_CPU_F32, load(own[k / 2], at, GD_CPU_BF16));
+      }
+    }
+    return;
+  }
   if (way->stride == way->groups) {
     way->form->factors(matrix, first, 0, INT8_OUTPUTS * way->columns, way->scales, way->offsets);
     return;
@@ -41,10 +52,17 @@ static __attribute__((noinline)) void int8_turned_finish(const int8_turned *way,
     rows[4 + row] = (vf)_mm512_shuffle_i64x2(four[row], four[4 + row], 0xdd);
   }
   const gd_cpu_linear *op = way->op;
-  GD_UNROLL for (int row = 0; row < INT8_TURNED_ROWS; row++) {
-    if (row >= op->rows) break;
-    if (op->residual.data != NULL) rows[row] += load(element(&op->residual, row, 0, first), 0, op->residual.dtype);
-    store(linear_element(op, &op->out, row, first), 0, op->out.dtype, rows[row]);
+  if (op->residual.data != NULL) {
+    GD_UNROLL for (int row = 0; row < INT8_TURNED_ROWS; row++) {
+      if (row < op->rows) rows[row] += load(element(&op->residual, row, 0, first), 0, op->residual.dtype);
+    }
+  }
+  /* A loop for each dtype. */
+  GD_UNROLL for (uint32_t dtype = 0; dtype <= GD_CPU_BF16; dtype++) {
+    if (dtype != op->out.dtype) continue;
+    GD_UNROLL for (int row = 0; row < INT8_TURNED_ROWS; row++) {
+      if (row < op->rows) store(way->out[row], first, dtype, rows[row]);
+    }
   }
 }
 
@@ -95,7 +113,7 @@ GD_INLINE void int8_turned_outputs(const int8_turned *way, int64_t begin, int64_
   enum { PAIRS = INT8_OUTPUTS / 2, TAIL = 128, LAG = 3 };
   const int slots = 1 + 3 * int8_slices(form.group), has_offset = form.type == 0 || int8_ggml_has_offset(form.type);
   const int is_any = int8_is_any(form), is_direct = int8_are_bytes(form) && form.is_mlx && !is_any;
-  const int64_t set = 2 * form.group, bytes = int8_set_bytes(form.group), sets = way->sets, row_bytes = way->row_bytes;
+  const int64_t set = 2 * form.group, bytes = int8_set_bytes(form.group), sets = way->sets, stride = way->stride, row_bytes = way->row_bytes;
   const uint8_t *const x_begin = way->x, *const x_end = x_begin + sets * bytes;
   /* One after the other: if their addresses had the same lowest 12 bits, loads of one would wait for stores to the other. */
   _Alignas(4096) uint8_t panels[2][INT8_OUTPUTS * (is_any ? INT8_CHUNKS : set)];
@@ -155,8 +173,8 @@ GD_INLINE void int8_turned_outputs(const int8_turned *way, int64_t begin, int64_
       GD_UNROLL for (int f = 2 * p; f < 2 * p + 2; f++) {
         if (!is_any && !is_direct) int8_turned_row(own + f * own_apart, panel + f * set, form);
       }
-      int8_turned_terms(sums_before + 2 * p * 16, own_scales, way->stride, x_scales, x_sums, &out[p], has_offset);
-      own_scales += 2 * way->stride;
+      int8_turned_terms(sums_before + 2 * p * 16, own_scales, stride, x_scales, x_sums, &out[p], has_offset);
+      own_scales += 2 * stride;
     }
     uint8_t *unpacked_to = panel;
     int32_t *stored_to = sums;
@@ -275,6 +293,7 @@ static int64_t int8_turned_whole(const gd_cpu_linear *op, const int8_memory *mem
   int8_turned way = {
     .op = op, .form = &form, .end = memory->end, .x = x, .scales = memory->scales, .offsets = memory->offsets, .columns = columns,
     .row_bytes = matrix_bytes(matrix, columns), .groups = groups, .sets = sets, .stride = 2 * sets};
+  for (int64_t row = 0; row < op->rows; row++) way.out[row] = linear_element(op, &op->out, row, 0);
   int8_shapes shapes = {.palette = 1};
   int slice = int8_slice(form.group);
   for (int t = 0; t < 5; t++) {

@@ -31,7 +31,7 @@ extension Executor {
         let items = gd_cpu_linear_items(&params)
         let products = Double(rows) * Double(columns) * Double(op.outFeatures)
         var parts = smallParts(nanoseconds: products * (rows == 1 ? 0.04 : 0.015))
-        // Parts are an equal number for each thread, and long: the first pages of each are not asked for in time.
+        // As many parts for each thread, and long ones: the first pages of each are not asked for in time.
         if rows > 1 { parts = min(parts, max(threads, Int(items) / 32 / threads &* threads)) }
         launch(kernels.int8_linear, &params, cut(items, parts: parts))
       }
@@ -81,7 +81,7 @@ final class RoundedRows {
 
   func forget() { held = nil }
 
-  /// For after an op that wrote where x is.
+  /// Forgets them if the op wrote where x is.
   func forget(writtenBy op: Linear) {
     guard let held else { return }
     let x = UInt(bitPattern: held.x.data), out = UInt(bitPattern: op.out.pointer)

@@ -107,7 +107,7 @@ GD_INLINE void int8_turned_slot(int slot, const uint8_t *numbers, int64_t apart,
   }
 }
 
-/* Features begin .. end - 1, whole INT8_OUTPUTS. Few instructions are not of vectors or tiles: where another thread shares the core they count like those. */
+/* Features begin .. end - 1, whole INT8_OUTPUTS. The loop keeps to few instructions besides those of vectors and tiles: where another thread shares the core, all count. */
 GD_INLINE void int8_turned_outputs(const int8_turned *way, int64_t begin, int64_t end, const uint32_t *stop, int8_block form) {
   /* A set's terms are added LAG steps after it was unpacked. */
   enum { PAIRS = INT8_OUTPUTS / 2, TAIL = 128, LAG = 3 };
@@ -123,7 +123,7 @@ GD_INLINE void int8_turned_outputs(const int8_turned *way, int64_t begin, int64_
   /* Where a set is unpacked to, and the one before it was; sums that are stored, and that become terms. */
   uint8_t *panel = panels[0], *panel_before = panels[1];
   int32_t *sums = all_sums[0], *sums_before = all_sums[1];
-  /* Unpacked: set `unpacked` of the rows from `row` on, of which `left` steps and the following begin; as they are read, bytes from `ask` on are asked for. */
+  /* Unpacked: set `unpacked` of the rows from `row` on. Bytes from `ask` on are asked for as those before `read` are read. */
   const uint8_t *row = (const uint8_t *)matrix_row(&way->op->weight, begin), *next = panels[0];
   const int64_t lines = (int8_are_bytes(form) ? FETCH_LINE : 2 * FETCH_LINE) * FETCH_PAGES, asked = INT8_OUTPUTS * row_bytes / sets;
   uintptr_t read = (uintptr_t)row, ask = (read + (uintptr_t)lines - 1) & ~(uintptr_t)(lines - 1);

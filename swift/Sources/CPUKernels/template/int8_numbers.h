@@ -135,6 +135,27 @@ GD_INLINE void int8_ggml(
   }
 }
 
+#if GD_WIDTH == 16
+/* The scales and minima of a block of Q4_K or Q5_K, as ggml_eights has them: of byte i of the twelve after the half floats, lanes 0 to 3 and 8 to 11 are six bits;
+ * the others four bits of one byte and the upper two of another. */
+GD_INLINE void int8_eights(const uint8_t *block, float *scales, float *offsets) {
+  /* Of each lane's bytes the lowest, and zeros. */
+  const vu zeros = (vu){0} + 0xffffff00;
+  const vu lower = zeros | (vu){4, 5, 6, 7, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15};
+  const vu upper = zeros | (vu){255, 255, 255, 255, 4, 5, 6, 7, 255, 255, 255, 255, 8, 9, 10, 11};
+  const vu shifts = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 4, 4, 4}, six = {63, 63, 63, 63, 15, 15, 15, 15, 63, 63, 63, 63, 15, 15, 15, 15};
+  const vi halves = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1};
+  const vf signs = {1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1};
+  __m128i own = _mm_loadu_si128((const __m128i *)block);
+  __m512i all = _mm512_broadcast_i32x4(own);
+  vu numbers = ((vu)_mm512_shuffle_epi8(all, (__m512i)lower) >> shifts & six) | ((vu)_mm512_shuffle_epi8(all, (__m512i)upper) >> 2 & 0x30);
+  vf factors = (vf)_mm512_permutexvar_ps((__m512i)halves, _mm512_castps128_ps512(_mm_cvtph_ps(own))) * signs;
+  vf out = __builtin_convertvector((vi)numbers, vf) * factors;
+  __builtin_memcpy(scales, &out, 32);
+  __builtin_memcpy(offsets, (const float *)&out + 8, 32);
+}
+#endif
+
 GD_INLINE void int8_ggml_factors(
   const gd_cpu_matrix *matrix, int64_t row, int64_t first, int64_t count, float *scales, float *offsets, uint32_t type,
   int elements, int bytes
@@ -175,6 +196,10 @@ GD_INLINE void int8_ggml_factors(
     for (int64_t b = 0; b < blocks; b++, block += bytes, scales += groups, offsets += groups) {
       block_scales own;
       if (ggml_is_in_eights(type)) {
+#if GD_WIDTH == 16
+        int8_eights(block, scales, offsets);
+        continue;
+#endif
         float halves[2];
         ggml_halves_of(block, 0, 1, halves, type);
         ggml_products_of(block, halves, own.numbers, type);

@@ -168,8 +168,8 @@ GD_INLINE void int8_ggml_factors(
       __builtin_memcpy(&scales[b], &bits, 4);
     }
   } else if (!ggml_is_large(type)) {
-#if GD_WIDTH == 16
-    /* Both halves of sixteen blocks at a time. */
+#if defined(GD_DOT_AMX)
+    /* Both halves of sixteen blocks at a time; not where gathering is slow. */
     const vi places = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     for (int64_t at = 0; at < blocks; at += 16, block += 16 * bytes) {
       __mmask16 there = (__mmask16)((1u << least(16, blocks - at)) - 1);

@@ -36,7 +36,6 @@ extension Executor {
         launch(kernels.int8_linear, &params, cut(items, parts: parts))
       }
     }
-    roundedRows.forget(writtenBy: op)
   }
 
   /// The same by the matrices of experts.
@@ -49,7 +48,6 @@ extension Executor {
       rounded.x = gd_cpu_tensor(op.x, from: first)
       rounded.ranks = Int64(each)
       rounded.shared = op.sharesRows ? Int64(op.chosen) : 1
-      roundedRows.forget()
       round(&rounded)
       let x = rounded.x
       withUnsafePointer(to: &rounded) { run(op, tokens: tokens, by: kernels.int8_expert_linear, x: x, rounded: $0) }

@@ -3,6 +3,7 @@ import GatedDeltaTypes
 
 extension Executor {
   func run(_ op: Linear) throws(Failure) {
+    defer { roundedRows.forget(writtenBy: op) }
     if let form = op.options.activations.form(of: op.matrix) { return try run(op, form) }
     var params = gd_cpu_linear(
       rows: Int64(op.rows), out_features: Int64(op.outFeatures), x: gd_cpu_tensor(op.x),
@@ -13,7 +14,6 @@ extension Executor {
     // Each part copies its rows of x into the kernels' order: a twentieth of the time that eight blocks of outputs take.
     let parts = min(smallParts(nanoseconds: products * 0.05), max(threads, Int(items) / 8))
     launch(kernels.linear, &params, cut(items, parts: parts))
-    roundedRows.forget(writtenBy: op)
   }
 }
 

@@ -58,13 +58,6 @@ static void taps_out(float *rows, float *const columns[], int64_t taps, int64_t 
   }
 }
 
-/* Elements of any dtype as floats: in place if they are floats, else converted. */
-static const float *as_floats(const void *in, int64_t at, uint32_t dtype, int64_t count, float *converted) {
-  if (dtype == GD_CPU_F32) return (const float *)in + at;
-  convert(in, at, dtype, converted, 0, GD_CPU_F32, count);
-  return converted;
-}
-
 /* The block's channels of a state, as columns. state may be NULL: it starts from zero. */
 static void conv_read(conv_block *block, const void *state, uint32_t state_dtype) {
   int64_t taps = block->width - 1, count = block->count;

@@ -135,11 +135,12 @@ GD_INLINE void int8_ggml(
   }
 }
 
+/* Eight scales of a block of Q4_K or Q5_K, and as many offsets: its minima, negated. */
+GD_INLINE void int8_eights(const uint8_t *block, float *scales, float *offsets, uint32_t type) {
 #if GD_WIDTH == 16
-/* The scales and minima of a block of Q4_K or Q5_K, as ggml_eights has them: of byte i of the twelve after the half floats, lanes 0 to 3 and 8 to 11 are six bits;
- * the others four bits of one byte and the upper two of another. */
-GD_INLINE void int8_eights(const uint8_t *block, float *scales, float *offsets) {
-  /* Of each lane's bytes the lowest, and zeros. */
+  /* In one vector: lanes 0 to 3 and 8 to 11 are six bits of a byte after the half floats, the others four bits of one and the upper two of another (ggml_eights).
+   * Of each lane's bytes the lowest, and zeros. */
+  (void)type;
   const vu zeros = (vu){0} + 0xffffff00;
   const vu lower = zeros | (vu){4, 5, 6, 7, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15};
   const vu upper = zeros | (vu){255, 255, 255, 255, 4, 5, 6, 7, 255, 255, 255, 255, 8, 9, 10, 11};
@@ -153,8 +154,16 @@ GD_INLINE void int8_eights(const uint8_t *block, float *scales, float *offsets) 
   vf out = __builtin_convertvector((vi)numbers, vf) * factors;
   __builtin_memcpy(scales, &out, 32);
   __builtin_memcpy(offsets, (const float *)&out + 8, 32);
-}
+#else
+  float halves[2], numbers[16];
+  ggml_halves_of(block, 0, 1, halves, type);
+  ggml_products_of(block, halves, numbers, type);
+  GD_UNROLL for (int g = 0; g < 8; g += 4) {
+    *(v4_memory *)(scales + g) = *(const v4_memory *)(numbers + 2 * g);
+    *(v4_memory *)(offsets + g) = -*(const v4_memory *)(numbers + 2 * g + 4);
+  }
 #endif
+}
 
 GD_INLINE void int8_ggml_factors(
   const gd_cpu_matrix *matrix, int64_t row, int64_t first, int64_t count, float *scales, float *offsets, uint32_t type,
@@ -196,17 +205,7 @@ GD_INLINE void int8_ggml_factors(
     for (int64_t b = 0; b < blocks; b++, block += bytes, scales += groups, offsets += groups) {
       block_scales own;
       if (ggml_is_in_eights(type)) {
-#if GD_WIDTH == 16
-        int8_eights(block, scales, offsets);
-        continue;
-#endif
-        float halves[2];
-        ggml_halves_of(block, 0, 1, halves, type);
-        ggml_products_of(block, halves, own.numbers, type);
-        GD_UNROLL for (int g = 0; g < 8; g += 4) {
-          *(v4_memory *)(scales + g) = *(const v4_memory *)(own.numbers + 2 * g);
-          *(v4_memory *)(offsets + g) = -*(const v4_memory *)(own.numbers + 2 * g + 4);
-        }
+        int8_eights(block, scales, offsets, type);
         continue;
       }
       ggml_factors_of(block, &own, type);

@@ -41,11 +41,7 @@ static void int8_row(const gd_cpu_int8_rows *op, int64_t row, int64_t begin, int
   int8_t *out = op->values + row * op->stride;
   float memory[128];
   for (int64_t i = begin, g = first; i < end; i += group, g++) {
-    const float *values = (const float *)x + i;
-    if (op->x.dtype != GD_CPU_F32) {
-      convert(x, i, op->x.dtype, memory, 0, GD_CPU_F32, group);
-      values = memory;
-    }
+    const float *values = as_floats(x, i, op->x.dtype, group, memory);
     vu most = {0};
     for (int64_t k = 0; k < group; k += GD_WIDTH) {
       most = __builtin_elementwise_max(most, (vu)load(values, k, GD_CPU_F32) & 0x7fffffffu);

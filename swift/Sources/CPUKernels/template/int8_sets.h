@@ -9,7 +9,7 @@ typedef struct int8_turned {
   const int8_form *form;
   const uint8_t *end;
   const uint8_t *x;
-  float *scales, *offsets;
+  float *scales; /* INT8_OFFSETS before the offsets */
   int64_t columns, row_bytes, groups, sets, stride;
   void *out[INT8_TURNED_ROWS]; /* rows of the result */
 } int8_turned;
@@ -71,11 +71,12 @@ GD_INLINE void int8_turned_row(const uint8_t *from, uint8_t *to, int8_block form
   store_vi(to, numbers);
 }
 
-/* Puts sets begin .. end - 1 of x into the order of tiles. */
+/* Up to 64 bytes of x, and zeros. */
 GD_INLINE vi int8_of_x(const int8_t *from, int64_t bytes) {
   if (bytes <= 0) return (vi){0};
   return (vi)_mm512_maskz_loadu_epi8(bytes < 64 ? ((__mmask64)1 << bytes) - 1 : ~(__mmask64)0, from);
 }
+/* Puts sets begin .. end - 1 of x into the order of tiles. */
 static __attribute__((noinline)) void int8_turned_x(const gd_cpu_linear *op, uint8_t *to, int64_t begin, int64_t end, int8_block form) {
   enum { SLICES = 4 };
   int64_t group = form.group, set = 2 * group, slices = int8_slices(form.group), dwords = int8_slice(group) / 4, rows = op->rows, columns = op->rounded->columns;

@@ -10,23 +10,12 @@
 static __attribute__((noinline)) void int8_turned_factors(const int8_turned *way, int64_t first) {
   const gd_cpu_matrix *matrix = &way->op->weight;
   if (matrix->scales != NULL) int8_ask_factors(matrix, (first + INT8_OUTPUTS) * way->groups, INT8_OUTPUTS * way->groups);
-  if (way->stride == way->groups && matrix->scales != NULL && matrix->dtype == GD_CPU_BF16 && way->form->has_offset) {
-    /* As below, in one loop. */
-    const uint16_t *own[2] = {(const uint16_t *)matrix->scales + first * way->groups, (const uint16_t *)matrix->biases + first * way->groups};
-    for (int64_t i = 0; i < INT8_OUTPUTS * way->groups; i += 2 * GD_WIDTH) {
-      GD_UNROLL for (int k = 0; k < 4; k++) {
-        int64_t at = i + k % 2 * GD_WIDTH;
-        store(way->scales, k / 2 * INT8_OFFSETS + at, GD_CPU_F32, load(own[k / 2], at, GD_CPU_BF16));
-      }
-    }
-    return;
-  }
   if (way->stride == way->groups) {
-    way->form->factors(matrix, first, 0, INT8_OUTPUTS * way->columns, way->scales, way->offsets);
+    way->form->factors(matrix, first, 0, INT8_OUTPUTS * way->columns, way->scales, way->scales + INT8_OFFSETS);
     return;
   }
   for (int64_t f = 0; f < INT8_OUTPUTS; f++) {
-    float *scales = way->scales + f * way->stride, *offsets = way->offsets + f * way->stride;
+    float *scales = way->scales + f * way->stride, *offsets = scales + INT8_OFFSETS;
     way->form->factors(matrix, first + f, 0, way->columns, scales, offsets);
     scales[way->groups] = offsets[way->groups] = 0;
   }
@@ -125,7 +114,8 @@ GD_INLINE void int8_turned_outputs(const int8_turned *way, int64_t begin, int64_
   int32_t *sums = all_sums[0], *sums_before = all_sums[1];
   /* Unpacked: set `unpacked` of the rows from `row` on. Bytes from `ask` on are asked for as those before `read` are read. */
   const uint8_t *row = (const uint8_t *)matrix_row(&way->op->weight, begin), *next = panels[0];
-  const int64_t lines = (int8_are_bytes(form) ? FETCH_LINE : 2 * FETCH_LINE) * FETCH_PAGES, asked = INT8_OUTPUTS * row_bytes / sets;
+  /* As fetch_pages does. Of packed numbers every other line suffices: the processor fetches the one after it. */
+  const int64_t lines = (int8_are_bytes(form) ? 1 : 2) * FETCH_BYTES, asked = INT8_OUTPUTS * row_bytes / sets;
   uintptr_t read = (uintptr_t)row, ask = (read + (uintptr_t)lines - 1) & ~(uintptr_t)(lines - 1);
   int64_t unpacked = 0, blocks = (end - begin) / INT8_OUTPUTS, rows_apart = row_bytes, next_apart = INT8_CHUNKS, chunk = 0;
   /* Multiplied: x of the set before. Terms: x of the set LAG steps before, its scales, and how many sets the outputs from `first` on still have. */
@@ -141,9 +131,9 @@ GD_INLINE void int8_turned_outputs(const int8_turned *way, int64_t begin, int64_
     }
     const uint8_t *own = row + int8_set_at(unpacked, form), *numbers = is_any || is_direct ? next : panel_before;
     int64_t own_apart = rows_apart, apart = is_any || is_direct ? next_apart : set;
-    if (is_any || is_direct || way->columns < sets * set) {
+    if (blocks > 0 && (is_any || is_direct || way->columns < sets * set)) {
       int64_t column = unpacked * set, columns_left = way->columns - column;
-      if (blocks > 0 && is_any) {
+      if (is_any) {
         if (column % INT8_CHUNK == 0) {
           chunk++;
           for (int f = 0; f < INT8_OUTPUTS; f++) {
@@ -151,7 +141,7 @@ GD_INLINE void int8_turned_outputs(const int8_turned *way, int64_t begin, int64_
           }
         }
         next = panels[chunk % 2] + column % INT8_CHUNK;
-      } else if (blocks > 0 && columns_left < set) {
+      } else if (columns_left < set) {
         uint8_t *copy = is_direct ? panel : tail;
         int64_t copy_apart = is_direct ? set : TAIL;
         for (int f = 0; f < INT8_OUTPUTS; f++) {
@@ -159,7 +149,7 @@ GD_INLINE void int8_turned_outputs(const int8_turned *way, int64_t begin, int64_
         }
         own = next = copy;
         own_apart = next_apart = copy_apart;
-      } else if (blocks > 0) {
+      } else {
         next = own;
         next_apart = row_bytes;
       }
@@ -214,11 +204,11 @@ GD_INLINE void int8_turned_outputs(const int8_turned *way, int64_t begin, int64_
   }
 }
 
-/* x in a format's order, and its products. */
+/* A format's sets, and its products. */
 typedef struct int8_turned_form {
-  void (*x)(const gd_cpu_linear *op, uint8_t *to, int64_t begin, int64_t end);
+  int8_block block;
   void (*run)(const int8_turned *way, int64_t begin, int64_t end, const uint32_t *stop);
-  int64_t group, fewest; /* rows: fewer are faster in vectors */
+  int64_t fewest; /* rows: fewer are faster in vectors */
 } int8_turned_form;
 /* Formats with kernels of their own, as GD_INT8_NIBBLES has them; then those of ggml's others, by their groups. */
 #define GD_INT8_TURNED(F)                      \
@@ -232,13 +222,10 @@ typedef struct int8_turned_form {
   F(, any32, 32, GGML_Q6_K, 0, 1, 1) \
   F(, any32_offset, 32, 0, 0, 1, 1)
 #define GD_TURNED(FORMAT, NAME, GROUP, TYPE, ...)                                                                              \
-  static void int8_turned_x_##NAME(const gd_cpu_linear *op, uint8_t *to, int64_t begin, int64_t end) {                         \
-    int8_turned_x(op, to, begin, end, (int8_block){GROUP, TYPE, __VA_ARGS__});                                                 \
-  }                                                                                                                            \
   static void int8_turned_##NAME(const int8_turned *way, int64_t begin, int64_t end, const uint32_t *stop) {                   \
     int8_turned_outputs(way, begin, end, stop, (int8_block){GROUP, TYPE, __VA_ARGS__});                                        \
   }                                                                                                                            \
-  static const int8_turned_form int8_form_##NAME = {int8_turned_x_##NAME, int8_turned_##NAME, GROUP, (GROUP) > 32 || (TYPE) == GGML_Q4_K ? 3 : 5};
+  static const int8_turned_form int8_form_##NAME = {{GROUP, TYPE, __VA_ARGS__}, int8_turned_##NAME, (GROUP) > 32 || (TYPE) == GGML_Q4_K ? 3 : 5};
 GD_INT8_TURNED(GD_TURNED)
 GD_INT8_TURNED_OTHERS(GD_TURNED)
 #undef GD_TURNED
@@ -268,12 +255,12 @@ static const int8_turned_form *int8_turned_of(uint32_t format) {
 static int64_t int8_turned_bytes(uint32_t format, int64_t rows, int64_t columns) {
   const int8_turned_form *form = int8_turned_of(format);
   if (form == NULL || rows < form->fewest || rows > INT8_TURNED_ROWS) return 0;
-  int64_t sets = (columns + 2 * form->group - 1) / (2 * form->group), bytes = sets * int8_set_bytes(form->group);
+  int64_t set = 2 * form->block.group, sets = (columns + set - 1) / set, bytes = sets * int8_set_bytes(form->block.group);
   return 2 * sets <= INT8_SPAN_GROUPS && bytes + 64 <= INT8_PANEL ? bytes : 0;
 }
 static void int8_turn(const gd_cpu_int8_rows *x, int64_t begin, int64_t end) {
   gd_cpu_linear op = {.rows = x->rows, .rounded = x};
-  int8_turned_of(x->format)->x(&op, x->turned, begin, end);
+  int8_turned_x(&op, x->turned, begin, end, int8_turned_of(x->format)->block);
 }
 
 /* Takes all whole INT8_OUTPUTS features of a few rows; returns the first feature that is left. */
@@ -287,11 +274,11 @@ static int64_t int8_turned_whole(const gd_cpu_linear *op, const int8_memory *mem
   const uint8_t *x = op->rounded->turned;
   if (x == NULL) {
     uint8_t *own = (uint8_t *)(((uintptr_t)memory->x + 63) & ~(uintptr_t)63);
-    turned->x(op, own, 0, sets);
+    int8_turned_x(op, own, 0, sets, turned->block);
     x = own;
   }
   int8_turned way = {
-    .op = op, .form = &form, .end = memory->end, .x = x, .scales = memory->scales, .offsets = memory->offsets, .columns = columns,
+    .op = op, .form = &form, .end = memory->end, .x = x, .scales = memory->scales, .columns = columns,
     .row_bytes = matrix_bytes(matrix, columns), .groups = groups, .sets = sets, .stride = 2 * sets};
   for (int64_t row = 0; row < op->rows; row++) way.out[row] = linear_element(op, &op->out, row, 0);
   int8_shapes shapes = {.palette = 1};

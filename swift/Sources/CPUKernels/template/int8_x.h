@@ -5,7 +5,7 @@ enum { INT8_OUTPUTS = GD_CPU_LINEAR_BLOCK };
 /* As `bytes` from `from` on are read, asks for as many of what follows, into the second cache. */
 enum { INT8_AHEAD = 8192 };
 GD_INLINE void int8_ask(const uint8_t *from, int64_t bytes, const uint8_t *end) {
-  if (gd_cpu_asks_by_pages) fetch_pages(from, bytes, end, FETCH_LINE);
+  if (gd_cpu_asks_by_pages) fetch_pages(from, bytes, end);
   else fetch_far(from + INT8_AHEAD, bytes);
 }
 /* The same by a call: less code, and slower where vectors would stay in registers. */

@@ -85,7 +85,7 @@ GD_INLINE void linear_dot_plain(
   int by_pages = rows == 1 && gd_cpu_asks_by_pages;
   for (; i + GD_LANES <= columns; i += GD_LANES) {
     if (by_pages) {
-      if (i % (FETCH_PAGES * line) == 0) fetch_pages(row + i * dtype_size(dtype), FETCH_BYTES, few.end, FETCH_LINE);
+      if (i % (FETCH_PAGES * line) == 0) fetch_pages(row + i * dtype_size(dtype), FETCH_BYTES, few.end);
     } else if (i % line == 0) {
       GD_UNROLL for (int r = 0; r < rows; r++) __builtin_prefetch(row + r * row_bytes + i * dtype_size(dtype) + ahead, 0, 2);
     }
@@ -162,7 +162,7 @@ GD_INLINE void linear_dot_packed(
   int64_t bytes = step * packed.bits / 8, steps = columns / step;
   int by_pages = packed.bits == 8 && way.taken == 1 && gd_cpu_asks_by_pages;
   for (int64_t i = 0; i < steps; i++) {
-    if (by_pages) fetch_pages(row + rows * i * bytes, rows * bytes, few.end, FETCH_LINE);
+    if (by_pages) fetch_pages(row + rows * i * bytes, rows * bytes, few.end);
     else fetch_far(row + rows * i * bytes + (rows - 1) * row_bytes + LINEAR_AHEAD, rows * bytes);
     GD_UNROLL for (int r = 0; r < rows; r++) __builtin_prefetch(row + r * row_bytes + i * bytes + LINEAR_NEAR);
     GD_UNROLL for (int r = 0; r < rows; r++) {

@@ -16,8 +16,6 @@
   F(Q6_K, q6_k, 16, GGML_Q6_K, 210, 16, 0) \
   F(NVFP4, nvfp4, 16, GGML_MXFP4, 8, 1, 1)
 
-GD_INLINE __m128i int8_load_16(const uint8_t *from) { return _mm_loadu_si128((const __m128i *)from); }
-GD_INLINE __m256i int8_load_32(const uint8_t *from) { return _mm256_loadu_si256((const __m256i *)from); }
 GD_INLINE vi int8_repeat_4(uint32_t byte) { return (vi)((vu){0} + byte * 0x01010101u); }
 
 /* int8_pairs_of for sums that 16 bits hold: an operation less. */
@@ -103,14 +101,10 @@ GD_INLINE void int8_sixteen_groups(const uint8_t *block, const int8_t *x, vi out
     return;
   }
   GD_UNROLL for (int h = 0; h < 2; h++) {
-    vi four = load_vi(block + 64 * h);
-    __m512i two = _mm512_broadcast_i64x4(int8_load_32(block + 128 + 32 * h));
-    const __m512i up = _mm512_inserti64x4(_mm512_set1_epi16(4), _mm256_set1_epi16(2), 1);
-    const __m512i down = _mm512_inserti64x4(_mm512_set1_epi16(0), _mm256_set1_epi16(2), 1);
-    vi low = int8_low(four) | ((vi)_mm512_sllv_epi16(two, up) & int8_repeat_4(0x30));
-    vi high = int8_high(four) | ((vi)_mm512_srlv_epi16(two, down) & int8_repeat_4(0x30));
-    out[2 * h] = int8_add(none, int8_weights_of(low, 1), load_vi(x + 128 * h), 1);
-    out[2 * h + 1] = int8_add(none, int8_weights_of(high, 1), load_vi(x + 128 * h + 64), 1);
+    vi numbers[2];
+    int8_six(block, h, numbers);
+    out[2 * h] = int8_add(none, int8_weights_of(numbers[0], 1), load_vi(x + 128 * h), 1);
+    out[2 * h + 1] = int8_add(none, int8_weights_of(numbers[1], 1), load_vi(x + 128 * h + 64), 1);
   }
 }
 
@@ -168,28 +162,6 @@ GD_INLINE vf int8_xs_factors(const uint8_t *block, int bytes) {
 #undef GD_BOTH
   vf halves = (vf)_mm512_insertf64x4((__m512d)splat(ggml_half(block)), (__m256d)_mm256_set1_ps(ggml_half(next)), 1);
   return __builtin_convertvector((vi)numbers - 32, vf) * halves;
-}
-
-/* The scales of a block of sixteen groups, and what is added. */
-GD_INLINE void int8_sixteens_factors(const uint8_t *block, vf *scales, vf *offsets, uint32_t type) {
-  __m128i numbers, low_half = _mm_set1_epi8(0x0f);
-  if (type == GGML_Q2_K) {
-    numbers = int8_load_16(block);
-    vi minima = (vi)_mm512_cvtepu8_epi32(_mm_and_si128(_mm_srli_epi16(numbers, 4), low_half));
-    *offsets = -(__builtin_convertvector(minima, vf) * splat(ggml_half(block + 82)));
-    numbers = _mm_and_si128(numbers, low_half);
-  } else if (type == GGML_Q3_K) {
-    /* Four bits each in halves of eight bytes, and two above these in four bytes. */
-    __m128i lower = _mm_loadl_epi64((const __m128i *)(block + 96)), upper = _mm_set1_epi32((int)*(const u1_memory *)(block + 104));
-    lower = _mm_srlv_epi32(_mm_unpacklo_epi64(lower, lower), _mm_setr_epi32(0, 0, 4, 4));
-    upper = _mm_and_si128(_mm_srlv_epi32(upper, _mm_setr_epi32(0, 2, 4, 6)), _mm_set1_epi8(0x03));
-    numbers = _mm_or_si128(_mm_and_si128(lower, low_half), _mm_slli_epi16(upper, 4));
-    numbers = _mm_sub_epi8(numbers, _mm_set1_epi8(32));
-  } else {
-    numbers = int8_load_16(block + 192);
-  }
-  float own = ggml_half(block + (type == GGML_Q2_K ? 80 : type == GGML_Q3_K ? 108 : 208));
-  *scales = __builtin_convertvector((vi)_mm512_cvtepi8_epi32(numbers), vf) * splat(own);
 }
 
 /* The sums of products of sixteen groups from a block on, or of as many as are left, in order; and if the blocks hold them, their scales

@@ -13,32 +13,36 @@ typedef struct int8_block {
 
 /* The formats that are taken so: F(FORMAT, its name in functions' names, the members of int8_block); the first of them by a few rows, too
  * (int8_few.h). */
-#define GD_INT8_MOST_NIBBLES(F)                  \
+#define GD_INT8_AFFINE(F)                        \
   F(AFFINE4_G32, affine32, 32, 0, 16, 1, 1)      \
   F(AFFINE4_G64, affine64, 64, 0, 32, 1, 1)      \
-  F(AFFINE4_G128, affine128, 128, 0, 64, 1, 1)   \
+  F(AFFINE4_G128, affine128, 128, 0, 64, 1, 1)
+#define GD_INT8_GGML_NIBBLES(F)                  \
   F(Q4_0, q4_0, 32, GGML_Q4_0, 18, 1, 0)         \
+  F(Q4_1, q4_1, 32, GGML_Q4_1, 20, 1, 0)         \
   F(IQ4_NL, iq4_nl, 32, GGML_IQ4_NL, 18, 1, 0)   \
   F(GGUF_MXFP4, mxfp4, 32, GGML_MXFP4, 17, 1, 0) \
   F(Q4_K, q4_k, 32, GGML_Q4_K, 144, 8, 0)
-#define GD_INT8_NIBBLES(F) \
-  GD_INT8_MOST_NIBBLES(F)  \
-  F(Q4_1, q4_1, 32, GGML_Q4_1, 20, 1, 0)
+#define GD_INT8_NIBBLES(F) GD_INT8_AFFINE(F) GD_INT8_GGML_NIBBLES(F)
 #define GD_INT8_MICRO(F) F(MXFP4, micro, 32, GGML_MXFP4, 16, 1, 1)
 #define GD_INT8_DIRECT(F) GD_INT8_NIBBLES(F) GD_INT8_MICRO(F)
 
 /* Where in a block its numbers of four bits begin, or of Q8_0 its bytes. */
-GD_INLINE int int8_offset(int8_block form) { return form.is_mlx ? 0 : form.type == GGML_Q4_K ? 16 : ggml_offset(form.type); }
+GD_INLINE int int8_offset(int8_block form) {
+  return form.is_mlx ? 0 : form.type == GGML_Q4_K ? 16 : form.type == GGML_Q5_K ? 48 : ggml_offset(form.type);
+}
 
 GD_INLINE vi int8_low(vi bytes) { return bytes & 0x0f0f0f0f; }
 GD_INLINE vi int8_high(vi bytes) { return (vi)((vu)bytes >> 4) & 0x0f0f0f0f; }
 
-/* The entries of a table, none of them negative. */
-GD_INLINE vi int8_entries_of(vi numbers, uint32_t type) {
+/* The entries of a table, and the same without negative ones. */
+GD_INLINE vi int8_table_entries(vi numbers, uint32_t type, int more) {
   const int8_t *table = type == GGML_MXFP4 ? ggml_e2m1_bytes : ggml_iq4_bytes;
-  __m512i all = _mm512_broadcast_i32x4(*(const __m128i *)table);
-  return (vi)_mm512_shuffle_epi8(_mm512_add_epi8(all, _mm512_set1_epi8((char)int8_ggml_middle(type))), (__m512i)numbers);
+  __m512i all = _mm512_add_epi8(_mm512_broadcast_i32x4(*(const __m128i *)table), _mm512_set1_epi8((char)more));
+  return (vi)_mm512_shuffle_epi8(all, (__m512i)numbers);
 }
+GD_INLINE vi int8_signed_entries(vi numbers, uint32_t type) { return int8_table_entries(numbers, type, 0); }
+GD_INLINE vi int8_entries_of(vi numbers, uint32_t type) { return int8_table_entries(numbers, type, int8_ggml_middle(type)); }
 
 /* Adds the products of 16 bytes of each of four groups: the low halves by x, the high ones by the 64 bytes after it. */
 GD_INLINE vi int8_nibbles(vi sum, vi bytes, const int8_t *x, uint32_t type) {

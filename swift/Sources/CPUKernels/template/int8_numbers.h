@@ -57,6 +57,24 @@ GD_INLINE void int8_sixteen(const uint8_t *from, uint8_t *out, uint32_t bits) {
 #undef GD_UP
 }
 
+#if GD_WIDTH == 16
+/* The same, 64 numbers at a time, where gd_cpu_has_vbmi: the bytes of eight of them are put into 64 bits, from which each takes its own. In assembly, as
+ * the set of these kernels lacks the instructions. */
+static __attribute__((noinline)) void int8_fields(const uint8_t *from, int64_t count, uint8_t *out, uint32_t bits) {
+  const __m512i eighths = _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7) * 0x0101010101010101, ones = _mm512_set1_epi64(0x0706050403020100);
+  __m512i each = _mm512_set1_epi16((short)bits), mask = _mm512_set1_epi8((char)((1 << bits) - 1));
+  __m512i shifts = _mm512_mullo_epi16(ones, each), places = _mm512_add_epi8(ones, _mm512_mullo_epi16(eighths, each));
+  __mmask64 all = ((__mmask64)1 << 8 * bits) - 1;
+  for (int64_t i = 0; i < count; i += 64, from += 8 * bits) {
+    if (count - i < 64) all = ((__mmask64)1 << (count - i) / 8 * bits) - 1;
+    __m512i numbers = _mm512_maskz_loadu_epi8(all, from);
+    __asm__("vpermb %0, %1, %0" : "+v"(numbers) : "v"(places));
+    __asm__("vpmultishiftqb %0, %1, %0" : "+v"(numbers) : "v"(shifts));
+    _mm512_storeu_si512(out + i, _mm512_and_si512(numbers, mask));
+  }
+}
+#endif
+
 GD_INLINE void int8_affine(const uint8_t *row, int64_t first, int64_t count, uint8_t *out, uint32_t bits) {
   const uint8_t *from = row + first / 8 * bits;
   int64_t i = 0;
@@ -83,6 +101,9 @@ GD_INLINE void int8_affine(const uint8_t *row, int64_t first, int64_t count, uin
       *(int8_w16_memory *)(out + i) = (byte | byte << 6 | byte << 12 | byte << 18) & 0x03030303;
     }
   } else {
+#if GD_WIDTH == 16
+    if (gd_cpu_has_vbmi) return int8_fields(from, count, out, bits);
+#endif
     for (; i + 32 < count; i += 16) int8_sixteen(from + i / 8 * bits, out + i, bits);
     uint8_t last[32 + 16] = {0};
     __builtin_memcpy(last, from + i / 8 * bits, (size_t)((count - i) / 8 * bits));
@@ -119,11 +140,49 @@ GD_INLINE void int8_entries(ggml_many_memory *numbers, uint32_t type) {
   *numbers = entries + (uint8_t)int8_ggml_middle(type);
 }
 
+#if GD_WIDTH == 16
+GD_INLINE __m128i int8_load_16(const uint8_t *from) { return _mm_loadu_si128((const __m128i *)from); }
+GD_INLINE __m256i int8_load_32(const uint8_t *from) { return _mm256_loadu_si256((const __m256i *)from); }
+
+/* The numbers of a half of a block of Q6_K: 64 columns, and the 64 after them. */
+GD_INLINE void int8_six(const uint8_t *block, int half, vi out[2]) {
+  vi four = load_vi(block + 64 * half), low_half = (vi)((vu){0} + 0x0f0f0f0fu), upper = (vi)((vu){0} + 0x30303030u);
+  __m512i two = _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)(block + 128 + 32 * half)));
+  const __m512i up = _mm512_inserti64x4(_mm512_set1_epi16(4), _mm256_set1_epi16(2), 1);
+  const __m512i down = _mm512_inserti64x4(_mm512_set1_epi16(0), _mm256_set1_epi16(2), 1);
+  out[0] = (four & low_half) | ((vi)_mm512_sllv_epi16(two, up) & upper);
+  out[1] = ((vi)((vu)four >> 4) & low_half) | ((vi)_mm512_srlv_epi16(two, down) & upper);
+}
+
+/* Numbers 64 k and on of a block of Q5_K: 32 of the low halves of bytes, then of the high ones. The fifth bit of a number of group g is bit g of its byte
+ * of others. */
+GD_INLINE vi int8_five(const uint8_t *block, int k) {
+  __m512i four = _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)(block + 48 + 32 * k)));
+  __m512i fifth = _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)(block + 16)));
+  const __m512i down = _mm512_inserti64x4(_mm512_set1_epi16(0), _mm256_set1_epi16(4), 1);
+  const __m512i turn = _mm512_inserti64x4(_mm512_set1_epi32((4 - 2 * k) & 31), _mm256_set1_epi32((3 - 2 * k) & 31), 1);
+  return ((vi)_mm512_srlv_epi16(four, down) & (vi)((vu){0} + 0x0f0f0f0fu)) | ((vi)_mm512_rolv_epi32(fifth, turn) & (vi)((vu){0} + 0x10101010u));
+}
+#endif
+
 GD_INLINE void int8_ggml(
   const uint8_t *row, int64_t first, int64_t count, uint8_t *out, uint32_t type, int elements, int bytes
 ) {
   const uint8_t *block = row + first / elements * bytes;
   for (int64_t i = 0; i < count; i += elements, block += bytes) {
+#if GD_WIDTH == 16
+    if (type == GGML_Q6_K) {
+      GD_UNROLL for (int half = 0; half < 2; half++) {
+        vi numbers[2];
+        int8_six(block, half, numbers);
+        GD_UNROLL for (int k = 0; k < 2; k++) store_vi(out + i + 128 * half + 64 * k, numbers[k]);
+      }
+      continue;
+    } else if (type == GGML_Q5_K) {
+      GD_UNROLL for (int k = 0; k < 4; k++) store_vi(out + i + 64 * k, int8_five(block, k));
+      continue;
+    }
+#endif
     for (int k = 0; k < elements; k += 32) {
       ggml_many numbers;
       if (type == GGML_Q8_0) numbers = *(const ggml_many_memory *)(block + 2) ^ 128;
@@ -164,6 +223,30 @@ GD_INLINE void int8_eights(const uint8_t *block, float *scales, float *offsets, 
   }
 #endif
 }
+
+#if GD_WIDTH == 16
+/* The scales of a block of sixteen groups, and what is added. */
+GD_INLINE void int8_sixteens_factors(const uint8_t *block, vf *scales, vf *offsets, uint32_t type) {
+  __m128i numbers, low_half = _mm_set1_epi8(0x0f);
+  if (type == GGML_Q2_K) {
+    numbers = int8_load_16(block);
+    vi minima = (vi)_mm512_cvtepu8_epi32(_mm_and_si128(_mm_srli_epi16(numbers, 4), low_half));
+    *offsets = -(__builtin_convertvector(minima, vf) * splat(ggml_half(block + 82)));
+    numbers = _mm_and_si128(numbers, low_half);
+  } else if (type == GGML_Q3_K) {
+    /* Four bits each in halves of eight bytes, and two above these in four bytes. */
+    __m128i lower = _mm_loadl_epi64((const __m128i *)(block + 96)), upper = _mm_set1_epi32((int)*(const u1_memory *)(block + 104));
+    lower = _mm_srlv_epi32(_mm_unpacklo_epi64(lower, lower), _mm_setr_epi32(0, 0, 4, 4));
+    upper = _mm_and_si128(_mm_srlv_epi32(upper, _mm_setr_epi32(0, 2, 4, 6)), _mm_set1_epi8(0x03));
+    numbers = _mm_or_si128(_mm_and_si128(lower, low_half), _mm_slli_epi16(upper, 4));
+    numbers = _mm_sub_epi8(numbers, _mm_set1_epi8(32));
+  } else {
+    numbers = int8_load_16(block + 192);
+  }
+  float own = ggml_half(block + (type == GGML_Q2_K ? 80 : type == GGML_Q3_K ? 108 : 208));
+  *scales = __builtin_convertvector((vi)_mm512_cvtepi8_epi32(numbers), vf) * splat(own);
+}
+#endif
 
 GD_INLINE void int8_ggml_factors(
   const gd_cpu_matrix *matrix, int64_t row, int64_t first, int64_t count, float *scales, float *offsets, uint32_t type,
@@ -208,6 +291,15 @@ GD_INLINE void int8_ggml_factors(
         int8_eights(block, scales, offsets, type);
         continue;
       }
+#if GD_WIDTH == 16
+      if (groups == 16) {
+        vf all, added;
+        int8_sixteens_factors(block, &all, &added, type);
+        store(scales, 0, GD_CPU_F32, all);
+        if (ggml_has_minimum(type)) store(offsets, 0, GD_CPU_F32, added);
+        continue;
+      }
+#endif
       ggml_factors_of(block, &own, type);
       if (!ggml_has_minimum(type)) {
         __builtin_memcpy(scales, own.numbers, (size_t)groups * sizeof *scales);

@@ -63,7 +63,10 @@ GD_INLINE void int8_packed_panel(
   ) {                                                                                                                        \
     int8_packed_panel(matrix, feature, features, first, count, panel, (int8_block){__VA_ARGS__});                            \
   }
-GD_INT8_DIRECT(GD_PACKED)
+GD_INT8_GGML_NIBBLES(GD_PACKED)
+GD_INT8_MICRO(GD_PACKED)
+/* Groups of any length. */
+GD_PACKED(, affine, 32, 0, 16, 1, 1)
 #undef GD_PACKED
 #endif
 
@@ -72,7 +75,14 @@ static int8_packed *int8_packed_of(const gd_cpu_matrix *matrix) {
 #if GD_WIDTH == 16
 #define GD_CASE_PACKED(FORMAT, NAME, ...) \
   case GD_CPU_FORMAT_##FORMAT: return int8_packed_##NAME;
-  switch (matrix->format) { GD_INT8_DIRECT(GD_CASE_PACKED) }
+#define GD_CASE_AFFINE(FORMAT, ...) case GD_CPU_FORMAT_##FORMAT:
+  switch (matrix->format) {
+    GD_INT8_GGML_NIBBLES(GD_CASE_PACKED)
+    GD_INT8_MICRO(GD_CASE_PACKED)
+    GD_INT8_AFFINE(GD_CASE_AFFINE)
+    return int8_packed_affine;
+  }
+#undef GD_CASE_AFFINE
 #undef GD_CASE_PACKED
 #endif
   (void)matrix;

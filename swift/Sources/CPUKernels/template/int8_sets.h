@@ -16,7 +16,13 @@ typedef struct int8_turned {
 
 /* An int8_block without bytes stands for all formats of its group that have no kernel of their own: their numbers are unpacked by int8_form. */
 GD_INLINE int int8_is_any(int8_block form) { return form.bytes == 0; }
-GD_INLINE int int8_are_bytes(int8_block form) { return int8_is_any(form) || (form.bytes >= form.group && form.type != GGML_Q4_K); }
+/* Numbers that are unpacked by chunks, a block of Q6_K each; others are by sets. */
+GD_INLINE int int8_in_chunks(int8_block form) { return int8_is_any(form) || form.groups == 16; }
+/* Numbers that come out of their blocks in the order of columns. */
+GD_INLINE int int8_are_bytes(int8_block form) { return int8_in_chunks(form) || (form.groups == 1 && form.bytes >= form.group); }
+GD_INLINE int int8_has_offset(int8_block form) { return form.type == 0 || int8_ggml_has_offset(form.type); }
+/* Where a format has a middle, its own kernel takes numbers less that: sums begin with 0. */
+GD_INLINE int int8_are_signed(int8_block form) { return !int8_is_any(form) && !int8_has_offset(form); }
 /* Numbers of a row that a tile has, and the slices of so many that are a set. */
 GD_INLINE int int8_slice(int64_t group) { return group < 32 ? 32 : 64; }
 GD_INLINE int int8_slices(int64_t group) { return 2 * (int)group / int8_slice(group); }
@@ -25,7 +31,7 @@ GD_INLINE int64_t int8_set_factors(int64_t group) { return 2 * group * 16; }
 GD_INLINE int64_t int8_set_bytes(int64_t group) { return int8_set_factors(group) + 192; }
 /* Where a row's set begins. */
 GD_INLINE int64_t int8_set_at(int64_t set, int8_block form) {
-  return form.type == GGML_Q4_K ? set / 4 * form.bytes + int8_offset(form) + set % 4 * 32 : set * 2 * form.bytes;
+  return form.groups == 8 ? set / 4 * form.bytes + int8_offset(form) + set % 4 * 32 : set * 2 * form.bytes;
 }
 
 /* The dword of a set's x that dword k of a row's numbers multiplies. Of packed numbers the low halves of 64 bytes are a slice, then the high ones;
@@ -34,41 +40,69 @@ static int int8_turned_place(int k, int8_block form) {
   if (int8_are_bytes(form)) return k;
   if (int8_slices(form.group) > 1) return k / 32 * 32 + 2 * (k % 16) + k / 16 % 2;
   int own = k % 8, half = k / 8;
-  return form.is_mlx ? 2 * own + half : form.type == GGML_Q4_K ? k : own / 4 * 8 + own % 4 + 4 * half;
+  return form.is_mlx ? 2 * own + half : form.groups == 8 ? k : own / 4 * 8 + own % 4 + 4 * half;
 }
 
 /* A byte's bits 0 to 3, or 4 to 7, by vgf2p8affineqb: the matrices' rows say which bit each bit of the result is. Faster than a shift, which has one port and
- * leaves bits of a neighbour. */
+ * leaves bits of a neighbour. The same less 8, where the bits above the third are its opposite. */
 #define INT8_LOWER 0x0102040800000000
 #define INT8_UPPER 0x1020408000000000
+#define INT8_LOWER_LESS_8 0x0102040808080808
+#define INT8_UPPER_LESS_8 0x1020408080808080
+/* Bit B as the fifth; and two bits from B on as the fifth and the sixth, less 32. */
+#define INT8_FIFTH(B) (INT64_C(0x1000000) << (B))
+#define INT8_TOP_LESS_32(B) (INT64_C(0x1020202) << (B))
 typedef int64_t int8_matrices __attribute__((vector_size(64)));
+#define INT8_BOTH(A, B) ((int8_matrices){A, A, A, A, B, B, B, B})
+#define INT8_BITS(BYTES, MATRICES, FLIPPED) (vi)_mm512_gf2p8affine_epi64_epi8((__m512i)(BYTES), (__m512i)(MATRICES), FLIPPED)
 
-/* The numbers of a row's set. */
-GD_INLINE void int8_turned_row(const uint8_t *from, uint8_t *to, int8_block form) {
+/* The numbers of a row's set; place: which of its block, where that has several. */
+GD_INLINE void int8_turned_row(const uint8_t *from, uint8_t *to, int64_t place, int8_block form) {
   if (int8_are_bytes(form)) {
     GD_UNROLL for (int i = 0; i < 2; i++) {
-      *(int8_b32_memory *)(to + 32 * i) = *(const int8_b32_memory *)(from + int8_offset(form) + i * form.bytes) ^ 128;
+      *(int8_b32_memory *)(to + 32 * i) = *(const int8_b32_memory *)(from + int8_offset(form) + i * form.bytes);
     }
     return;
   }
   GD_UNROLL for (int i = 0; i < int8_slices(form.group) / 2; i++) {
     vi bytes = load_vi(from + 64 * i);
     store_vi(to + 128 * i, int8_low(bytes));
-    store_vi(to + 128 * i + 64, (vi)_mm512_gf2p8affine_epi64_epi8((__m512i)bytes, _mm512_set1_epi64(INT8_UPPER), 0));
+    store_vi(to + 128 * i + 64, INT8_BITS(bytes, INT8_BOTH(INT8_UPPER, INT8_UPPER), 0));
   }
   if (int8_slices(form.group) > 1) return;
   __m512i both;
-  if (form.is_mlx || form.type == GGML_Q4_K) {
+  if (form.is_mlx || form.groups == 8) {
     both = _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)from));
   } else {
     from += int8_offset(form);
     both = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)from));
     both = _mm512_mask_broadcast_i32x4(both, 0xf0f0, _mm_loadu_si128((const __m128i *)(from + form.bytes)));
   }
-  const int8_matrices matrices = {INT8_LOWER, INT8_LOWER, INT8_LOWER, INT8_LOWER, INT8_UPPER, INT8_UPPER, INT8_UPPER, INT8_UPPER};
-  vi numbers = (vi)_mm512_gf2p8affine_epi64_epi8(both, (__m512i)matrices, 0);
-  if (ggml_has_table(form.type)) numbers = int8_entries_of(numbers, form.type);
+  vi numbers;
+  if (form.type == GGML_Q4_0) numbers = INT8_BITS(both, INT8_BOTH(INT8_LOWER_LESS_8, INT8_UPPER_LESS_8), 0xf8);
+  else numbers = INT8_BITS(both, INT8_BOTH(INT8_LOWER, INT8_UPPER), 0);
+  if (ggml_has_table(form.type)) numbers = int8_signed_entries(numbers, form.type);
+  if (form.type == GGML_Q5_K) {
+    /* The fifth bit of a number of group g is bit g of its byte of those before the block's others. */
+    static const int8_matrices fifths[4] = {
+      INT8_BOTH(INT8_FIFTH(0), INT8_FIFTH(1)), INT8_BOTH(INT8_FIFTH(2), INT8_FIFTH(3)),
+      INT8_BOTH(INT8_FIFTH(4), INT8_FIFTH(5)), INT8_BOTH(INT8_FIFTH(6), INT8_FIFTH(7))};
+    __m512i bits = _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)(from - 32 * (place + 1))));
+    numbers |= INT8_BITS(bits, fifths[place], 0);
+  }
   store_vi(to, numbers);
+}
+
+/* The numbers of a block of Q6_K: of each half four bits of 64 columns and of as many after them, and two above these of 32 columns each (int8_six). */
+GD_INLINE void int8_turned_block(const uint8_t *block, uint8_t *to) {
+  GD_UNROLL for (int half = 0; half < 2; half++) {
+    vi four = load_vi(block + 64 * half);
+    __m512i two = _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)(block + 128 + 32 * half)));
+    vi low = int8_low(four) | INT8_BITS(two, INT8_BOTH(INT8_TOP_LESS_32(0), INT8_TOP_LESS_32(2)), 0xe0);
+    vi high = INT8_BITS(four, INT8_BOTH(INT8_UPPER, INT8_UPPER), 0) | INT8_BITS(two, INT8_BOTH(INT8_TOP_LESS_32(4), INT8_TOP_LESS_32(6)), 0xe0);
+    store_vi(to + 128 * half, low);
+    store_vi(to + 128 * half + 64, high);
+  }
 }
 
 /* Up to 64 bytes of x, and zeros. */

@@ -78,7 +78,7 @@ GD_INLINE void int8_turned_terms(
 }
 
 /* Instruction `slot` of those of a set's tiles. Tile 0 has the sums of the set before until they are stored; 1 and 3 have numbers, 2 and 4 x. */
-GD_INLINE void int8_turned_slot(int slot, const uint8_t *numbers, int64_t apart, const uint8_t *x, int32_t *sums, int has_offset, int8_block form) {
+GD_INLINE void int8_turned_slot(int slot, const uint8_t *numbers, int64_t apart, const uint8_t *x, int32_t *sums, int8_block form) {
   int slice = (slot - 1) / 3, part = (slot - 1) % 3, second = slice % 2;
   if (slot == 0) {
     _tile_stored(0, sums, 64);
@@ -89,9 +89,12 @@ GD_INLINE void int8_turned_slot(int slot, const uint8_t *numbers, int64_t apart,
     if (second) _tile_loadd(4, x + slice * 1024, 64);
     else _tile_loadd(2, x + slice * 1024, 64);
   } else {
-    if (slice == 0 && has_offset) _tile_zero(0);
+    const int are_signed = int8_are_signed(form);
+    if (slice == 0 && (are_signed || int8_has_offset(form))) _tile_zero(0);
     else if (slice == 0) _tile_loadd(0, x + int8_set_factors(form.group) + 128, 0);
-    if (second) _tile_dpbusd(0, 3, 4);
+    if (second && are_signed) _tile_dpbssd(0, 3, 4);
+    else if (second) _tile_dpbusd(0, 3, 4);
+    else if (are_signed) _tile_dpbssd(0, 1, 2);
     else _tile_dpbusd(0, 1, 2);
   }
 }
@@ -100,12 +103,12 @@ GD_INLINE void int8_turned_slot(int slot, const uint8_t *numbers, int64_t apart,
 GD_INLINE void int8_turned_outputs(const int8_turned *way, int64_t begin, int64_t end, const uint32_t *stop, int8_block form) {
   /* A set's terms are added LAG steps after it was unpacked. */
   enum { PAIRS = INT8_OUTPUTS / 2, TAIL = 128, LAG = 3 };
-  const int slots = 1 + 3 * int8_slices(form.group), has_offset = form.type == 0 || int8_ggml_has_offset(form.type);
-  const int is_any = int8_is_any(form), is_direct = int8_are_bytes(form) && form.is_mlx && !is_any;
+  const int slots = 1 + 3 * int8_slices(form.group), has_offset = int8_has_offset(form);
+  const int in_chunks = int8_in_chunks(form), is_direct = int8_are_bytes(form) && form.is_mlx && !in_chunks;
   const int64_t set = 2 * form.group, bytes = int8_set_bytes(form.group), sets = way->sets, stride = way->stride, row_bytes = way->row_bytes;
   const uint8_t *const x_begin = way->x, *const x_end = x_begin + sets * bytes;
   /* One after the other: if their addresses had the same lowest 12 bits, loads of one would wait for stores to the other. */
-  _Alignas(4096) uint8_t panels[2][INT8_OUTPUTS * (is_any ? INT8_CHUNKS : set)];
+  _Alignas(4096) uint8_t panels[2][INT8_OUTPUTS * (in_chunks ? INT8_CHUNKS : set)];
   _Alignas(64) int32_t all_sums[2][16 * INT8_OUTPUTS];
   _Alignas(64) uint8_t tail[INT8_OUTPUTS * TAIL + (LAG + 1) * 2 * TAIL] = {0};
   vf out[PAIRS] = {0};
@@ -129,15 +132,17 @@ GD_INLINE void int8_turned_outputs(const int8_turned *way, int64_t begin, int64_
       if (pages < (const char *)way->end) fetch_line_of_pages(pages);
       ask += (uintptr_t)lines;
     }
-    const uint8_t *own = row + int8_set_at(unpacked, form), *numbers = is_any || is_direct ? next : panel_before;
-    int64_t own_apart = rows_apart, apart = is_any || is_direct ? next_apart : set;
-    if (blocks > 0 && (is_any || is_direct || way->columns < sets * set)) {
+    const uint8_t *own = row + int8_set_at(unpacked, form), *numbers = in_chunks || is_direct ? next : panel_before;
+    int64_t own_apart = rows_apart, apart = in_chunks || is_direct ? next_apart : set;
+    if (blocks > 0 && (in_chunks || is_direct || way->columns < sets * set)) {
       int64_t column = unpacked * set, columns_left = way->columns - column;
-      if (is_any) {
+      if (in_chunks) {
         if (column % INT8_CHUNK == 0) {
           chunk++;
           for (int f = 0; f < INT8_OUTPUTS; f++) {
-            way->form->numbers(row + f * row_bytes, column, least(columns_left, INT8_CHUNK), panels[chunk % 2] + f * INT8_CHUNKS);
+            uint8_t *to = panels[chunk % 2] + f * INT8_CHUNKS;
+            if (!int8_is_any(form)) int8_turned_block(row + f * row_bytes + column / INT8_CHUNK * form.bytes, to);
+            else way->form->numbers(row + f * row_bytes, column, least(columns_left, INT8_CHUNK), to);
           }
         }
         next = panels[chunk % 2] + column % INT8_CHUNK;
@@ -158,10 +163,10 @@ GD_INLINE void int8_turned_outputs(const int8_turned *way, int64_t begin, int64_
     vf x_scales = load(factors, 0, GD_CPU_F32), x_sums = load(factors, 16, GD_CPU_F32);
     GD_UNROLL for (int p = 0; p < PAIRS; p++) {
       GD_UNROLL for (int slot = p * slots / PAIRS; slot < (p + 1) * slots / PAIRS; slot++) {
-        int8_turned_slot(slot, numbers, apart, multiplied, sums, has_offset, form);
+        int8_turned_slot(slot, numbers, apart, multiplied, sums, form);
       }
       GD_UNROLL for (int f = 2 * p; f < 2 * p + 2; f++) {
-        if (!is_any && !is_direct) int8_turned_row(own + f * own_apart, panel + f * set, form);
+        if (!in_chunks && !is_direct) int8_turned_row(own + f * own_apart, panel + f * set, unpacked % 4, form);
       }
       int8_turned_terms(sums_before + 2 * p * 16, own_scales, stride, x_scales, x_sums, &out[p], has_offset);
       own_scales += 2 * stride;
@@ -208,29 +213,33 @@ GD_INLINE void int8_turned_outputs(const int8_turned *way, int64_t begin, int64_
 typedef struct int8_turned_form {
   int8_block block;
   void (*run)(const int8_turned *way, int64_t begin, int64_t end, const uint32_t *stop);
-  int64_t fewest; /* rows: fewer are faster in vectors */
 } int8_turned_form;
-/* Formats with kernels of their own, as GD_INT8_NIBBLES has them; then those of ggml's others, by their groups. */
+/* Formats with kernels of their own, as GD_INT8_NIBBLES has them; then all others, by their groups. */
 #define GD_INT8_TURNED(F)                      \
-  GD_INT8_MOST_NIBBLES(F)                      \
+  GD_INT8_NIBBLES(F)                           \
   GD_INT8_MICRO(F)                             \
   F(AFFINE8_G64, bytes64, 64, 0, 64, 1, 1)     \
   F(AFFINE8_G128, bytes128, 128, 0, 128, 1, 1) \
-  F(Q8_0, q8_0, 32, GGML_Q8_0, 34, 1, 0)
+  F(Q8_0, q8_0, 32, GGML_Q8_0, 34, 1, 0)       \
+  F(Q5_K, q5_k, 32, GGML_Q5_K, 176, 8, 0)      \
+  F(Q6_K, q6_k, 16, GGML_Q6_K, 210, 16, 0)
 #define GD_INT8_TURNED_OTHERS(F)     \
   F(, any16, 16, GGML_Q6_K, 0, 1, 1) \
+  F(, any16_offset, 16, 0, 0, 1, 1)  \
   F(, any32, 32, GGML_Q6_K, 0, 1, 1) \
-  F(, any32_offset, 32, 0, 0, 1, 1)
+  F(, any32_offset, 32, 0, 0, 1, 1)  \
+  F(, any64_offset, 64, 0, 0, 1, 1)  \
+  F(, any128_offset, 128, 0, 0, 1, 1)
 #define GD_TURNED(FORMAT, NAME, GROUP, TYPE, ...)                                                                              \
   static void int8_turned_##NAME(const int8_turned *way, int64_t begin, int64_t end, const uint32_t *stop) {                   \
     int8_turned_outputs(way, begin, end, stop, (int8_block){GROUP, TYPE, __VA_ARGS__});                                        \
   }                                                                                                                            \
-  static const int8_turned_form int8_form_##NAME = {{GROUP, TYPE, __VA_ARGS__}, int8_turned_##NAME, (GROUP) > 32 || (TYPE) == GGML_Q4_K ? 3 : 5};
+  static const int8_turned_form int8_form_##NAME = {{GROUP, TYPE, __VA_ARGS__}, int8_turned_##NAME};
 GD_INT8_TURNED(GD_TURNED)
 GD_INT8_TURNED_OTHERS(GD_TURNED)
 #undef GD_TURNED
 
-/* NULL where others are as fast. */
+/* NULL if it is multiplied exactly. */
 static const int8_turned_form *int8_turned_of(uint32_t format) {
   gd_cpu_matrix matrix = {.format = format};
   int8_form form = int8_form_of(&matrix);
@@ -239,23 +248,22 @@ static const int8_turned_form *int8_turned_of(uint32_t format) {
   case GD_CPU_FORMAT_##FORMAT: return &int8_form_##NAME;
     GD_INT8_TURNED(GD_CASE)
 #undef GD_CASE
-    case GD_CPU_FORMAT_Q4_1:
-    case GD_CPU_FORMAT_Q2_K: return NULL;
   }
-  switch (layout_of(&matrix).unpacking) {
-#define GD_CASE(UNPACKING, ...) case UNPACKING:
-    GD_CPU_BLOCK_UNPACKINGS(GD_CASE)
-#undef GD_CASE
-    return form.group == 16 ? &int8_form_any16 : form.has_offset ? &int8_form_any32_offset : &int8_form_any32;
+  switch (form.group) {
+    case 16: return form.has_offset ? &int8_form_any16_offset : &int8_form_any16;
+    case 32: return form.has_offset ? &int8_form_any32_offset : &int8_form_any32;
+    case 64: return &int8_form_any64_offset;
+    case 128: return &int8_form_any128_offset;
+    default: return NULL;
   }
-  return NULL;
 }
 
-/* See gd_cpu_kernels. */
+/* See gd_cpu_kernels. Two rows are faster in vectors where x is too large for the first cache, as it is read with each INT8_OUTPUTS outputs. */
 static int64_t int8_turned_bytes(uint32_t format, int64_t rows, int64_t columns) {
   const int8_turned_form *form = int8_turned_of(format);
-  if (form == NULL || rows < form->fewest || rows > INT8_TURNED_ROWS) return 0;
+  if (form == NULL || rows < 2 || rows > INT8_TURNED_ROWS) return 0;
   int64_t set = 2 * form->block.group, sets = (columns + set - 1) / set, bytes = sets * int8_set_bytes(form->block.group);
+  if (rows == 2 && bytes > 32 << 10) return 0;
   return 2 * sets <= INT8_SPAN_GROUPS && bytes + 64 <= INT8_PANEL ? bytes : 0;
 }
 static void int8_turn(const gd_cpu_int8_rows *x, int64_t begin, int64_t end) {

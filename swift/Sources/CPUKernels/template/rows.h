@@ -76,7 +76,7 @@ static void convert(
 }
 
 /* Elements of any dtype as floats: in place if they are floats, else converted. */
-static const float *as_floats(const void *in, int64_t at, uint32_t dtype, int64_t count, float *converted) {
+GD_INLINE const float *as_floats(const void *in, int64_t at, uint32_t dtype, int64_t count, float *converted) {
   if (dtype == GD_CPU_F32) return (const float *)in + at;
   convert(in, at, dtype, converted, 0, GD_CPU_F32, count);
   return converted;

@@ -117,8 +117,10 @@ GD_INLINE void int8_turned_outputs(const int8_turned *way, int64_t begin, int64_
   int32_t *sums = all_sums[0], *sums_before = all_sums[1];
   /* Unpacked: set `unpacked` of the rows from `row` on. Bytes from `ask` on are asked for as those before `read` are read. */
   const uint8_t *row = (const uint8_t *)matrix_row(&way->op->weight, begin), *next = panels[0];
-  /* As fetch_pages does. Of packed numbers every other line suffices: the processor fetches the one after it. */
-  const int64_t lines = (int8_are_bytes(form) ? 1 : 2) * FETCH_BYTES, asked = INT8_OUTPUTS * row_bytes / sets;
+  /* As fetch_pages does, but earlier: a set needs a line of each row at once, wherever in its page and after however many pages. Of packed numbers every
+   * other line suffices: the processor fetches the one after it. */
+  const int64_t block_bytes = INT8_OUTPUTS * row_bytes, early = FETCH_PAGE + block_bytes - least(block_bytes, FETCH_PAGE * FETCH_PAGES);
+  const int64_t lines = (int8_are_bytes(form) ? 1 : 2) * FETCH_BYTES, asked = block_bytes / sets;
   uintptr_t read = (uintptr_t)row, ask = (read + (uintptr_t)lines - 1) & ~(uintptr_t)(lines - 1);
   int64_t unpacked = 0, blocks = (end - begin) / INT8_OUTPUTS, rows_apart = row_bytes, next_apart = INT8_CHUNKS, chunk = 0;
   /* Multiplied: x of the set before. Terms: x of the set LAG steps before, its scales, and how many sets the outputs from `first` on still have. */
@@ -127,7 +129,7 @@ GD_INLINE void int8_turned_outputs(const int8_turned *way, int64_t begin, int64_
   int64_t first = begin, until = LAG, added_bytes = 0;
   for (int64_t steps = blocks * sets + LAG; steps > 0; steps--) {
     read += (uintptr_t)asked;
-    while (ask < read) {
+    while (ask < read + (uintptr_t)early) {
       const char *pages = pages_after(ask);
       if (pages < (const char *)way->end) fetch_line_of_pages(pages);
       ask += (uintptr_t)lines;

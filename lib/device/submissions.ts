@@ -1,20 +1,7 @@
 /** A device's submissions: progress, failures, and waiting. */
 import { TimeoutError } from "../errors.ts";
 import type { Pins } from "../tensor/pins.ts";
-
-/**
- * How `finish` waits. At first it polls once per turn of the event loop, so that short work is noticed within
- * microseconds. Around the duration of the last wait it naps in native waits, because timers are no finer than a
- * millisecond; naps are short so that the event loop keeps turning. Otherwise it sleeps between polls, so that waiting
- * for long work does not occupy a core that the work could use.
- */
-const eagerTurns = 64;
-const eagerMs = 0.25;
-const sleepMs = 1;
-const napMs = 0.25;
-/** Sleeps overshoot by up to 1 ms, so start napping 2.5 ms early. */
-const napsBeforeMs = 2.5 * sleepMs;
-const napsAfterMs = sleepMs;
+import { Pauses } from "./pauses.ts";
 
 /** The parts of a device that submissions need. */
 export interface SubmissionSource {
@@ -43,8 +30,7 @@ export class Submissions {
   #reported = 0;
   /** Those whose failures are not reported. */
   readonly #ignored = new Set<number>();
-  /** How long the last `finish` that had to wait took. */
-  #lastWaitMs = 0;
+  readonly #pauses = new Pauses();
 
   constructor(source: SubmissionSource, pins: Pins) {
     this.#source = source;
@@ -85,18 +71,15 @@ export class Submissions {
     for (; !this.#isFinished(ticket); turn++) {
       const elapsed = performance.now() - start;
       if (timeoutMs !== undefined && elapsed >= timeoutMs) throw timedOut(op, timeoutMs);
+      const pause = this.#pauses.next(turn, elapsed);
+      const left = timeoutMs === undefined ? Infinity : timeoutMs - elapsed;
+      if (pause.how === "nap") this.#source.waitFor(ticket, Math.min(pause.ms, left), op);
       // setImmediate and sleep keep the process alive; a bare promise would not.
-      const eager = turn < eagerTurns || elapsed < eagerMs;
-      const late = elapsed - this.#lastWaitMs;
-      if (eager || (late > -napsBeforeMs && late < napsAfterMs)) {
-        if (!eager) this.#source.waitFor(ticket, napMs, op);
-        await new Promise<void>((resolve) => void setImmediate(resolve));
-      } else {
-        await Bun.sleep(sleepMs);
-      }
+      if (pause.how === "sleep") await Bun.sleep(Math.min(pause.ms, left));
+      else await new Promise<void>((resolve) => void setImmediate(resolve));
       signal?.throwIfAborted();
     }
-    if (turn > 0) this.#lastWaitMs = performance.now() - start;
+    if (turn > 0) this.#pauses.ended(performance.now() - start);
     if (!this.#closed) this.#report(op, ticket);
   }
 

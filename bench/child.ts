@@ -1,9 +1,11 @@
 /** A program that takes lines and answers each with a line of JSON. */
 export class Child implements Disposable {
+  readonly #command: string;
   readonly #process;
   readonly #lines: AsyncIterator<string>;
 
   constructor(command: readonly string[], environment: Readonly<Record<string, string>> = {}) {
+    this.#command = command.join(" ");
     this.#process = Bun.spawn([...command], {
       stdin: "pipe",
       stdout: "pipe",
@@ -16,7 +18,10 @@ export class Child implements Disposable {
   /** The program's next line. */
   async next(): Promise<unknown> {
     const { value, done } = await this.#lines.next();
-    if (done === true) throw new Error("a process ended");
+    if (done === true) {
+      await this.#process.exited;
+      throw new Error(`${this.#command} ended: ${this.#process.signalCode ?? `exit code ${this.#process.exitCode}`}`);
+    }
     return JSON.parse(value);
   }
 

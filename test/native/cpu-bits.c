@@ -6,7 +6,7 @@
 
 /* The measurement of how many rows to take at a time asks for it; nothing here measures. */
 uint64_t gd_cpu_nanoseconds(void) { return 0; }
-int gd_cpu_asks_by_pages = 1;
+int gd_cpu_asks_by_pages = 1, gd_cpu_has_vbmi;
 
 static uint64_t state = 88172645463325252u;
 static uint32_t draw(uint32_t bound) {

@@ -58,8 +58,8 @@ GD_INLINE void int8_sixteen(const uint8_t *from, uint8_t *out, uint32_t bits) {
 }
 
 #if GD_WIDTH == 16
-/* The same, 64 numbers at a time, where gd_cpu_has_vbmi: the bytes of eight of them are put into 64 bits, from which each takes its own. In assembly, as
- * the set of these kernels lacks the instructions. */
+/* The same for any number of them, 64 at a time, where gd_cpu_has_vbmi: the bytes of eight numbers go to 64 bits of a vector, from which each lane takes its own. In
+ * assembly, since the instruction set of these kernels lacks the two instructions. */
 static __attribute__((noinline)) void int8_fields(const uint8_t *from, int64_t count, uint8_t *out, uint32_t bits) {
   const __m512i eighths = _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7) * 0x0101010101010101, ones = _mm512_set1_epi64(0x0706050403020100);
   __m512i each = _mm512_set1_epi16((short)bits), mask = _mm512_set1_epi8((char)((1 << bits) - 1));
@@ -144,21 +144,21 @@ GD_INLINE void int8_entries(ggml_many_memory *numbers, uint32_t type) {
 GD_INLINE __m128i int8_load_16(const uint8_t *from) { return _mm_loadu_si128((const __m128i *)from); }
 GD_INLINE __m256i int8_load_32(const uint8_t *from) { return _mm256_loadu_si256((const __m256i *)from); }
 
-/* The numbers of a half of a block of Q6_K: 64 columns, and the 64 after them. */
+/* The numbers of a half of a block of Q6_K: of 64 columns, and of the 64 after them. Each byte has four bits of two numbers, and one of 32 further bytes the upper two
+ * of four. */
 GD_INLINE void int8_six(const uint8_t *block, int half, vi out[2]) {
   vi four = load_vi(block + 64 * half), low_half = (vi)((vu){0} + 0x0f0f0f0fu), upper = (vi)((vu){0} + 0x30303030u);
-  __m512i two = _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)(block + 128 + 32 * half)));
+  __m512i two = _mm512_broadcast_i64x4(int8_load_32(block + 128 + 32 * half));
   const __m512i up = _mm512_inserti64x4(_mm512_set1_epi16(4), _mm256_set1_epi16(2), 1);
   const __m512i down = _mm512_inserti64x4(_mm512_set1_epi16(0), _mm256_set1_epi16(2), 1);
   out[0] = (four & low_half) | ((vi)_mm512_sllv_epi16(two, up) & upper);
   out[1] = ((vi)((vu)four >> 4) & low_half) | ((vi)_mm512_srlv_epi16(two, down) & upper);
 }
 
-/* Numbers 64 k and on of a block of Q5_K: 32 of the low halves of bytes, then of the high ones. The fifth bit of a number of group g is bit g of its byte
- * of others. */
+/* Numbers 64 k to 64 k + 63 of a block of Q5_K: 32 from the low halves of 32 bytes, then 32 from the high ones. Their fifth bits are bits 2 k and 2 k + 1 of the
+ * 32 bytes before all these. */
 GD_INLINE vi int8_five(const uint8_t *block, int k) {
-  __m512i four = _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)(block + 48 + 32 * k)));
-  __m512i fifth = _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)(block + 16)));
+  __m512i four = _mm512_broadcast_i64x4(int8_load_32(block + 48 + 32 * k)), fifth = _mm512_broadcast_i64x4(int8_load_32(block + 16));
   const __m512i down = _mm512_inserti64x4(_mm512_set1_epi16(0), _mm256_set1_epi16(4), 1);
   const __m512i turn = _mm512_inserti64x4(_mm512_set1_epi32((4 - 2 * k) & 31), _mm256_set1_epi32((3 - 2 * k) & 31), 1);
   return ((vi)_mm512_srlv_epi16(four, down) & (vi)((vu){0} + 0x0f0f0f0fu)) | ((vi)_mm512_rolv_epi32(fifth, turn) & (vi)((vu){0} + 0x10101010u));

@@ -16,12 +16,12 @@ typedef struct int8_turned {
 
 /* An int8_block without bytes stands for all formats of its group that have no kernel of their own: their numbers are unpacked by int8_form. */
 GD_INLINE int int8_is_any(int8_block form) { return form.bytes == 0; }
-/* Numbers that are unpacked by chunks, a block of Q6_K each; others are by sets. */
+/* Numbers that are unpacked by chunks, of Q6_K by blocks; those of other formats by sets. */
 GD_INLINE int int8_in_chunks(int8_block form) { return int8_is_any(form) || form.groups == 16; }
 /* Numbers that come out of their blocks in the order of columns. */
 GD_INLINE int int8_are_bytes(int8_block form) { return int8_in_chunks(form) || (form.groups == 1 && form.bytes >= form.group); }
 GD_INLINE int int8_has_offset(int8_block form) { return form.type == 0 || int8_ggml_has_offset(form.type); }
-/* Where a format has a middle, its own kernel takes numbers less that: sums begin with 0. */
+/* The kernel of a format with a middle subtracts it from the numbers, so that sums begin with 0. */
 GD_INLINE int int8_are_signed(int8_block form) { return !int8_is_any(form) && !int8_has_offset(form); }
 /* Numbers of a row that a tile has, and the slices of so many that are a set. */
 GD_INLINE int int8_slice(int64_t group) { return group < 32 ? 32 : 64; }
@@ -72,32 +72,31 @@ GD_INLINE void int8_turned_row(const uint8_t *from, uint8_t *to, int64_t place, 
   if (int8_slices(form.group) > 1) return;
   __m512i both;
   if (form.is_mlx || form.groups == 8) {
-    both = _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)from));
+    both = _mm512_broadcast_i64x4(int8_load_32(from));
   } else {
     from += int8_offset(form);
-    both = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)from));
-    both = _mm512_mask_broadcast_i32x4(both, 0xf0f0, _mm_loadu_si128((const __m128i *)(from + form.bytes)));
+    both = _mm512_broadcast_i32x4(int8_load_16(from));
+    both = _mm512_mask_broadcast_i32x4(both, 0xf0f0, int8_load_16(from + form.bytes));
   }
   vi numbers;
   if (form.type == GGML_Q4_0) numbers = INT8_BITS(both, INT8_BOTH(INT8_LOWER_LESS_8, INT8_UPPER_LESS_8), 0xf8);
   else numbers = INT8_BITS(both, INT8_BOTH(INT8_LOWER, INT8_UPPER), 0);
   if (ggml_has_table(form.type)) numbers = int8_signed_entries(numbers, form.type);
   if (form.type == GGML_Q5_K) {
-    /* The fifth bit of a number of group g is bit g of its byte of those before the block's others. */
     static const int8_matrices fifths[4] = {
       INT8_BOTH(INT8_FIFTH(0), INT8_FIFTH(1)), INT8_BOTH(INT8_FIFTH(2), INT8_FIFTH(3)),
       INT8_BOTH(INT8_FIFTH(4), INT8_FIFTH(5)), INT8_BOTH(INT8_FIFTH(6), INT8_FIFTH(7))};
-    __m512i bits = _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)(from - 32 * (place + 1))));
+    __m512i bits = _mm512_broadcast_i64x4(int8_load_32(from - 32 * (place + 1))); /* see int8_five */
     numbers |= INT8_BITS(bits, fifths[place], 0);
   }
   store_vi(to, numbers);
 }
 
-/* The numbers of a block of Q6_K: of each half four bits of 64 columns and of as many after them, and two above these of 32 columns each (int8_six). */
+/* The numbers of a block of Q6_K, as int8_six has them but for 32. */
 GD_INLINE void int8_turned_block(const uint8_t *block, uint8_t *to) {
   GD_UNROLL for (int half = 0; half < 2; half++) {
     vi four = load_vi(block + 64 * half);
-    __m512i two = _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)(block + 128 + 32 * half)));
+    __m512i two = _mm512_broadcast_i64x4(int8_load_32(block + 128 + 32 * half));
     vi low = int8_low(four) | INT8_BITS(two, INT8_BOTH(INT8_TOP_LESS_32(0), INT8_TOP_LESS_32(2)), 0xe0);
     vi high = INT8_BITS(four, INT8_BOTH(INT8_UPPER, INT8_UPPER), 0) | INT8_BITS(two, INT8_BOTH(INT8_TOP_LESS_32(4), INT8_TOP_LESS_32(6)), 0xe0);
     store_vi(to + 128 * half, low);

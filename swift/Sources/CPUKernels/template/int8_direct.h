@@ -35,13 +35,12 @@ GD_INLINE int int8_offset(int8_block form) {
 GD_INLINE vi int8_low(vi bytes) { return bytes & 0x0f0f0f0f; }
 GD_INLINE vi int8_high(vi bytes) { return (vi)((vu)bytes >> 4) & 0x0f0f0f0f; }
 
-/* The entries of a table, and the same without negative ones. */
+/* The entries of a table, with `more` added; and with as much that none is negative. */
 GD_INLINE vi int8_table_entries(vi numbers, uint32_t type, int more) {
   const int8_t *table = type == GGML_MXFP4 ? ggml_e2m1_bytes : ggml_iq4_bytes;
   __m512i all = _mm512_add_epi8(_mm512_broadcast_i32x4(*(const __m128i *)table), _mm512_set1_epi8((char)more));
   return (vi)_mm512_shuffle_epi8(all, (__m512i)numbers);
 }
-GD_INLINE vi int8_signed_entries(vi numbers, uint32_t type) { return int8_table_entries(numbers, type, 0); }
 GD_INLINE vi int8_entries_of(vi numbers, uint32_t type) { return int8_table_entries(numbers, type, int8_ggml_middle(type)); }
 
 /* Adds the products of 16 bytes of each of four groups: the low halves by x, the high ones by the 64 bytes after it. */

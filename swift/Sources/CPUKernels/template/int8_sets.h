@@ -81,7 +81,7 @@ GD_INLINE void int8_turned_row(const uint8_t *from, uint8_t *to, int64_t place, 
   vi numbers;
   if (form.type == GGML_Q4_0) numbers = INT8_BITS(both, INT8_BOTH(INT8_LOWER_LESS_8, INT8_UPPER_LESS_8), 0xf8);
   else numbers = INT8_BITS(both, INT8_BOTH(INT8_LOWER, INT8_UPPER), 0);
-  if (ggml_has_table(form.type)) numbers = int8_signed_entries(numbers, form.type);
+  if (ggml_has_table(form.type)) numbers = int8_table_entries(numbers, form.type, 0);
   if (form.type == GGML_Q5_K) {
     static const int8_matrices fifths[4] = {
       INT8_BOTH(INT8_FIFTH(0), INT8_FIFTH(1)), INT8_BOTH(INT8_FIFTH(2), INT8_FIFTH(3)),

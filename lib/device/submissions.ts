@@ -1,6 +1,7 @@
 /** A device's submissions: progress, failures, and waiting. */
 import { TimeoutError } from "../errors.ts";
 import type { Pins } from "../tensor/pins.ts";
+import { nextTurn } from "../turns.ts";
 import { Pauses } from "./pauses.ts";
 
 /** The parts of a device that submissions need. */
@@ -74,9 +75,9 @@ export class Submissions {
       const pause = this.#pauses.next(turn, elapsed);
       const left = timeoutMs === undefined ? Infinity : timeoutMs - elapsed;
       if (pause.how === "nap") this.#source.waitFor(ticket, Math.min(pause.ms, left), op);
-      // setImmediate and sleep keep the process alive; a bare promise would not.
+      // Both keep the process alive; a bare promise would not.
       if (pause.how === "sleep") await Bun.sleep(Math.min(pause.ms, left));
-      else await new Promise<void>((resolve) => void setImmediate(resolve));
+      else await nextTurn();
       signal?.throwIfAborted();
     }
     if (turn > 0) this.#pauses.ended(performance.now() - start);

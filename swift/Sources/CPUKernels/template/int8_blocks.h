@@ -16,8 +16,6 @@
   F(Q6_K, q6_k, 16, GGML_Q6_K, 210, 16, 0) \
   F(NVFP4, nvfp4, 16, GGML_MXFP4, 8, 1, 1)
 
-GD_INLINE vi int8_repeat_4(uint32_t byte) { return (vi)((vu){0} + byte * 0x01010101u); }
-
 /* int8_pairs_of for sums that 16 bits hold: an operation less. */
 GD_INLINE vi int8_small_pairs(vi a, vi b) {
   return (vi)_mm512_madd_epi16(_mm512_packs_epi32((__m512i)a, (__m512i)b), _mm512_set1_epi16(1));

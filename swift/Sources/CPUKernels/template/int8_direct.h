@@ -32,9 +32,6 @@ GD_INLINE int int8_offset(int8_block form) {
   return form.is_mlx ? 0 : form.type == GGML_Q4_K ? 16 : form.type == GGML_Q5_K ? 48 : ggml_offset(form.type);
 }
 
-GD_INLINE vi int8_low(vi bytes) { return bytes & 0x0f0f0f0f; }
-GD_INLINE vi int8_high(vi bytes) { return (vi)((vu)bytes >> 4) & 0x0f0f0f0f; }
-
 /* The entries of a table, with `more` added; and with as much that none is negative. */
 GD_INLINE vi int8_table_entries(vi numbers, uint32_t type, int more) {
   const int8_t *table = type == GGML_MXFP4 ? ggml_e2m1_bytes : ggml_iq4_bytes;
@@ -57,10 +54,10 @@ GD_INLINE vi int8_nibbles(vi sum, vi bytes, const int8_t *x, uint32_t type) {
 
 /* 16 bytes of each of four blocks. */
 GD_INLINE vi int8_of_four(const uint8_t *from, int apart) {
-  __m512i bytes = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)from));
-  bytes = _mm512_inserti32x4(bytes, _mm_loadu_si128((const __m128i *)(from + apart)), 1);
-  bytes = _mm512_inserti32x4(bytes, _mm_loadu_si128((const __m128i *)(from + 2 * apart)), 2);
-  return (vi)_mm512_inserti32x4(bytes, _mm_loadu_si128((const __m128i *)(from + 3 * apart)), 3);
+  __m512i bytes = _mm512_castsi128_si512(int8_load_16(from));
+  bytes = _mm512_inserti32x4(bytes, int8_load_16(from + apart), 1);
+  bytes = _mm512_inserti32x4(bytes, int8_load_16(from + 2 * apart), 2);
+  return (vi)_mm512_inserti32x4(bytes, int8_load_16(from + 3 * apart), 3);
 }
 
 /* Sums of lanes of four groups. */

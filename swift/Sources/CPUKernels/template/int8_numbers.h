@@ -143,16 +143,19 @@ GD_INLINE void int8_entries(ggml_many_memory *numbers, uint32_t type) {
 #if GD_WIDTH == 16
 GD_INLINE __m128i int8_load_16(const uint8_t *from) { return _mm_loadu_si128((const __m128i *)from); }
 GD_INLINE __m256i int8_load_32(const uint8_t *from) { return _mm256_loadu_si256((const __m256i *)from); }
+GD_INLINE vi int8_low(vi bytes) { return bytes & 0x0f0f0f0f; }
+GD_INLINE vi int8_high(vi bytes) { return (vi)((vu)bytes >> 4) & 0x0f0f0f0f; }
+GD_INLINE vi int8_repeat_4(uint32_t byte) { return (vi)((vu){0} + byte * 0x01010101u); }
 
 /* The numbers of a half of a block of Q6_K: of 64 columns, and of the 64 after them. Each byte has four bits of two numbers, and one of 32 further bytes the upper two
  * of four. */
 GD_INLINE void int8_six(const uint8_t *block, int half, vi out[2]) {
-  vi four = load_vi(block + 64 * half), low_half = (vi)((vu){0} + 0x0f0f0f0fu), upper = (vi)((vu){0} + 0x30303030u);
+  vi four = load_vi(block + 64 * half);
   __m512i two = _mm512_broadcast_i64x4(int8_load_32(block + 128 + 32 * half));
   const __m512i up = _mm512_inserti64x4(_mm512_set1_epi16(4), _mm256_set1_epi16(2), 1);
   const __m512i down = _mm512_inserti64x4(_mm512_set1_epi16(0), _mm256_set1_epi16(2), 1);
-  out[0] = (four & low_half) | ((vi)_mm512_sllv_epi16(two, up) & upper);
-  out[1] = ((vi)((vu)four >> 4) & low_half) | ((vi)_mm512_srlv_epi16(two, down) & upper);
+  out[0] = int8_low(four) | ((vi)_mm512_sllv_epi16(two, up) & int8_repeat_4(0x30));
+  out[1] = int8_high(four) | ((vi)_mm512_srlv_epi16(two, down) & int8_repeat_4(0x30));
 }
 
 /* Numbers 64 k to 64 k + 63 of a block of Q5_K: 32 from the low halves of 32 bytes, then 32 from the high ones. Their fifth bits are bits 2 k and 2 k + 1 of the
@@ -161,7 +164,7 @@ GD_INLINE vi int8_five(const uint8_t *block, int k) {
   __m512i four = _mm512_broadcast_i64x4(int8_load_32(block + 48 + 32 * k)), fifth = _mm512_broadcast_i64x4(int8_load_32(block + 16));
   const __m512i down = _mm512_inserti64x4(_mm512_set1_epi16(0), _mm256_set1_epi16(4), 1);
   const __m512i turn = _mm512_inserti64x4(_mm512_set1_epi32((4 - 2 * k) & 31), _mm256_set1_epi32((3 - 2 * k) & 31), 1);
-  return ((vi)_mm512_srlv_epi16(four, down) & (vi)((vu){0} + 0x0f0f0f0fu)) | ((vi)_mm512_rolv_epi32(fifth, turn) & (vi)((vu){0} + 0x10101010u));
+  return int8_low((vi)_mm512_srlv_epi16(four, down)) | ((vi)_mm512_rolv_epi32(fifth, turn) & int8_repeat_4(0x10));
 }
 #endif
 
@@ -206,7 +209,7 @@ GD_INLINE void int8_eights(const uint8_t *block, float *scales, float *offsets, 
   const vu shifts = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 4, 4, 4}, six = {63, 63, 63, 63, 15, 15, 15, 15, 63, 63, 63, 63, 15, 15, 15, 15};
   const vi halves = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1};
   const vf signs = {1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1};
-  __m128i own = _mm_loadu_si128((const __m128i *)block);
+  __m128i own = int8_load_16(block);
   __m512i all = _mm512_broadcast_i32x4(own);
   vu numbers = ((vu)_mm512_shuffle_epi8(all, (__m512i)lower) >> shifts & six) | ((vu)_mm512_shuffle_epi8(all, (__m512i)upper) >> 2 & 0x30);
   vf factors = (vf)_mm512_permutexvar_ps((__m512i)halves, _mm512_castps128_ps512(_mm_cvtph_ps(own))) * signs;

@@ -16,10 +16,10 @@ GD_INLINE vi int8_panel_numbers(vi numbers, int middle) {
 GD_INLINE vi int8_packed_bytes(const uint8_t *from, int64_t left, int8_block form) {
   if (!form.is_mlx && form.type != GGML_Q4_K) {
     from += int8_offset(form);
-    __m512i bytes = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)from));
-    if (left > 32) bytes = _mm512_inserti32x4(bytes, _mm_loadu_si128((const __m128i *)(from + form.bytes)), 1);
-    if (left > 64) bytes = _mm512_inserti32x4(bytes, _mm_loadu_si128((const __m128i *)(from + 2 * form.bytes)), 2);
-    if (left > 96) bytes = _mm512_inserti32x4(bytes, _mm_loadu_si128((const __m128i *)(from + 3 * form.bytes)), 3);
+    __m512i bytes = _mm512_castsi128_si512(int8_load_16(from));
+    if (left > 32) bytes = _mm512_inserti32x4(bytes, int8_load_16(from + form.bytes), 1);
+    if (left > 64) bytes = _mm512_inserti32x4(bytes, int8_load_16(from + 2 * form.bytes), 2);
+    if (left > 96) bytes = _mm512_inserti32x4(bytes, int8_load_16(from + 3 * form.bytes), 3);
     return (vi)bytes;
   }
   if (left >= 128) return load_vi(from);

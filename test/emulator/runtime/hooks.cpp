@@ -46,7 +46,7 @@ inline void unaligned(uintptr_t address, unsigned bytes, bool write, const void 
 }
 
 void check_block(uintptr_t address, size_t bytes, bool write, const void *pc) {
-  if (is_own(address, bytes, pc)) return;
+  if (is_own(address, bytes, pc) || (!write && is_own_constant(address, bytes))) return;
   while (bytes > 0) {
     // The largest power of two that the address is aligned to, so that the history's grain stays what it was.
     unsigned part = 16;

@@ -10,8 +10,6 @@
 #include "scheduler.h"
 #include "tracking.h"
 
-extern "C" __attribute__((visibility("hidden"))) const char __ehdr_start, _end;
-
 namespace emu {
 
 char *arena;
@@ -45,11 +43,6 @@ uint8_t arena_owner[arena_bytes / 16];
 unsigned arena_shift[256];
 Cell arena_cells[arena_bytes];
 uint32_t arena_used;
-
-/// Constants of the library's own, with which the compiler fills a structure before it is written.
-bool is_own_constant(uintptr_t address) {
-  return address >= uintptr_t(&__ehdr_start) && address < uintptr_t(&_end);
-}
 
 /// The segment that holds an address.
 const Range *find_range(uintptr_t address) {
@@ -139,11 +132,12 @@ void fill(Cached &entry, uintptr_t page) {
   if (__builtin_expect(entry.page != page, 0)) fill(entry, page);
   const Range *r = entry.range;
   if (__builtin_expect(r == nullptr || address < r->low || address + bytes > r->high, 0)) {
+    if (!write && is_own_constant(address, bytes)) return;
     // Several arguments on this page, or one past the end: every byte must belong to some argument.
     r = find_range(address);
     for (const Range *part = r;;) {
       // Constructors of a unit's tables run before the first dispatch.
-      if (part == nullptr && (!scheduler.running || (!write && is_own_constant(address)))) return;
+      if (part == nullptr && !scheduler.running) return;
       if (part == nullptr) out_of_bounds(address, bytes, write, at);
       if (address + bytes <= part->high) break;
       part = find_range(part->high);

@@ -2,11 +2,19 @@
 // and its like before each): is it inside a bound buffer or variable, aligned, allowed, and ordered with other threads'
 // accesses?
 #pragma once
+#include <cstddef>
 #include <cstdint>
 
 #include "../shim/calls.h"
 
+extern "C" __attribute__((visibility("hidden"))) const char __ehdr_start, _end;
+
 namespace emu {
+
+/// Constants of the library's own, with which the compiler fills a structure before it is written. No argument holds them.
+inline bool is_own_constant(uintptr_t address, size_t bytes) {
+  return address >= uintptr_t(&__ehdr_start) && address + bytes <= uintptr_t(&_end);
+}
 
 /// A buffer argument as the kernel may use it.
 struct Range {

@@ -108,10 +108,11 @@ export class OverlapError extends GatedDeltaError {
   }
 }
 
-/** A tensor, pool, plan or device used after its disposal. */
+/** A tensor, pool, plan or device used after its disposal. `received` is "a disposed one" where only `expected` is given. */
 export class DisposedError extends GatedDeltaError {
   constructor(details: ErrorDetails) {
-    super("disposed", details);
+    const { expected, received = expected && "a disposed one" } = details;
+    super("disposed", { ...details, received });
   }
 }
 

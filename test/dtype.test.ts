@@ -12,6 +12,7 @@ import {
 import type { DType } from "../lib/tensor/dtype.ts";
 import { DTypeError } from "../lib/errors.ts";
 import { round } from "./reference/rounding.ts";
+import { thrownBy } from "./support/devices.ts";
 
 const encodeBf16Value = (value: number): number => encodeBf16([value])[0]!;
 const decodeBf16Value = (bits: number): number => decodeBf16([bits])[0]!;
@@ -62,6 +63,15 @@ describe("the dtype table", () => {
 });
 
 describe("bf16", () => {
+  test("values that are no numbers, and bits that are none, are named", () => {
+    for (const values of ["x", undefined, 5, {}]) {
+      expect(thrownBy(() => encodeBf16(values as never))).toMatchObject({ op: "encodeBf16", argument: "values" });
+      expect(thrownBy(() => decodeBf16(values as never))).toMatchObject({ op: "decodeBf16", argument: "bits" });
+    }
+    expect(thrownBy(() => encodeBf16([1, "2"] as never)).argument).toBe("values[1]");
+    for (const wrong of [-1, 0x10000, 1.5, NaN, "1", undefined]) expect(thrownBy(() => decodeBf16([0, wrong] as never)).argument).toBe("bits[1]");
+  });
+
   test("every bit pattern survives decoding and encoding", () => {
     for (let bits = 0; bits < 0x10000; bits++) {
       const value = decodeBf16Value(bits);

@@ -24,7 +24,9 @@ describe("handles", () => {
       expect(thrownBy(() => pool.step(wrong as never)).code).toBe("invalid-argument");
     }
     expect(thrownBy(() => pool.step([handle], { undoable: 1 as never })).argument).toBe("undoable");
-    expect(thrownBy(() => pool.step([handle, handle])).code).toBe("state");
+    for (const twice of [() => pool.step([handle, handle]), () => pool.draft([handle, handle], [1, 1])]) {
+      expect(thrownBy(twice)).toMatchObject({ code: "invalid-argument", argument: "handles[1]", expected: "each state once", received: "that of handles[0] again" });
+    }
     expect(handle.step).toBeUndefined();
 
     const step = pool.step([handle]);

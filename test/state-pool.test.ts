@@ -31,6 +31,7 @@ describe("a pool of states", () => {
       [{ slots: 1.5 }, "slots"],
       [{ slots: "4" }, "slots"],
       [{ layers: 0 }, "layers"],
+      [{ layers: 65_537 }, "layers"],
       [{ keyHeads: 0 }, "keyHeads"],
       [{ keyDim: 12 }, "keyDim"],
       [{ keyDim: 264 }, "keyDim"],

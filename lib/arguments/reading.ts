@@ -13,8 +13,16 @@ export function reading<T>(op: string, argument: string, read: () => T): T {
     return read();
   } catch (error) {
     if (error instanceof GatedDeltaError) throw error;
-    const message = "reading it threw an error";
-    throw new GatedDeltaError("invalid-argument", { op, argument, message, cause: error });
+    throw new GatedDeltaError("invalid-argument", { op, argument, expected: "a value that can be read", received: `one that throws ${thrown(error)}`, cause: error });
+  }
+}
+
+/** Anything thrown, in at most a line: an error's `message` may throw too. */
+function thrown(error: unknown): string {
+  try {
+    return describe(error instanceof Error ? error.message : error);
+  } catch {
+    return "an error";
   }
 }
 

@@ -130,7 +130,7 @@ export class Plan implements Disposable {
     for (const { op, argument, tensor } of this.#recorder.tensors) {
       if (!tensor.disposed) continue;
       const expected = "a tensor that is not disposed";
-      throw new DisposedError({ op, argument, expected, received: "a disposed one" });
+      throw new DisposedError({ op, argument, expected });
     }
     this.#disposals = disposals;
   }

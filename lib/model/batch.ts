@@ -98,7 +98,7 @@ function expectUsable(op: string, entries: readonly Entry[], i: number, { model,
     throw new GatedDeltaError("invalid-argument", { op, argument, expected, received: "one of another model" });
   }
   if (sequence.disposed) {
-    throw new DisposedError({ op, argument, expected: "a sequence that is not disposed", received: "a disposed one" });
+    throw new DisposedError({ op, argument, expected: "a sequence that is not disposed" });
   }
   expectValid(op, parts, argument);
   for (let j = 0; j < i; j++) {

@@ -299,6 +299,6 @@ export class PageNeed {
 }
 
 function expectIdle(op: string, list: PageList): void {
-  if (!list.live) throw new DisposedError({ op, expected: "a sequence that is not disposed", received: "a disposed one" });
+  if (!list.live) throw new DisposedError({ op, expected: "a sequence that is not disposed" });
   if (list.step !== undefined) throw new GatedDeltaError("state", { op, message: "this sequence is being run" });
 }

@@ -111,7 +111,7 @@ export class Sequence implements Disposable {
   }
 
   #alive(op: string): void {
-    if (this.disposed) throw new DisposedError({ op, expected: "a sequence that is not disposed", received: "a disposed one" });
+    if (this.disposed) throw new DisposedError({ op, expected: "a sequence that is not disposed" });
   }
 }
 

@@ -121,7 +121,7 @@ export function encodeValues(recorder: Recorder, { name, numbers, tensors, indic
 /** Checks that a tensor can be used by ops of a device. */
 export function usable(device: object, op: string, argument: string, tensor: Tensor): void {
   if (tensor.disposed) {
-    throw new DisposedError({ op, argument, expected: "a tensor that is not disposed", received: "a disposed one" });
+    throw new DisposedError({ op, argument, expected: "a tensor that is not disposed" });
   }
   if (tensor.device !== device) {
     const expected = "a tensor of the device that runs the op";

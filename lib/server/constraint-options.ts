@@ -1,4 +1,15 @@
 import type { ConstraintOptions } from "../model/constraints/constraint-grammar.ts";
+import { Problem } from "./problem.ts";
+
+/**
+ * The schema of a form that asks for one.
+ *
+ * @throws {Problem} if there is none.
+ */
+export function expectSchema(schema: object | null | undefined, member: string): object {
+  if (schema === undefined || schema === null) throw new Problem("invalid", `${member}: expected a JSON Schema, got nothing`, { member });
+  return schema;
+}
 
 /** The constraint of an answer that has tools, a form, or both: then it is calls, or a value of the form. Calls that are asked for come without it. */
 export function constraintOptions(schema: object | undefined, toolChoice: NonNullable<ConstraintOptions["toolChoice"]>, tools: boolean): ConstraintOptions {

@@ -46,6 +46,7 @@ export function createHandler(model: LanguageModel, options: ServerOptions = {})
   const checked = checkOptions(serverOptions, op, options);
   const { cache, name = basename(resolve(model.text.folder), ".gguf"), keys, limits, sampling, drafts, page, log } = checked;
   expectCache(op, model, cache);
+  if (checked.metrics === "key" && keys === undefined) throw invalid(op, "metrics", '"open" | "off" where there are no keys', checked.metrics);
   void model.text.tokenizer; // a large vocabulary takes a second, which the first client would wait for
   const prefixes = prefixesOf(op, model, checked);
   const admission = new Admission(limits);

@@ -77,6 +77,15 @@ export function expectUsable(op: string, holder: Holder, argument?: string): voi
   throw new GatedDeltaError("state", { op, argument, message, cause: failure });
 }
 
+/** {@link expectUsable} for the holder at `i` of a pass, which has those before it already. */
+export function expectNext(op: string, holders: readonly Holder[], i: number): void {
+  const holder = holders[i]!;
+  const argument = `handles[${i}]`;
+  const first = holder.step === undefined ? i : holders.indexOf(holder);
+  if (first < i) throw new GatedDeltaError("invalid-argument", { op, argument, expected: "each state once", received: `that of handles[${first}] again` });
+  expectUsable(op, holder, argument);
+}
+
 export function tooFew(op: string, argument: string, needed: number, free: number): BoundsError {
   return new BoundsError({ op, argument, expected: `at most ${free} slots, the number of free ones`, received: `${needed}` });
 }

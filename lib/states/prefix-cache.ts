@@ -104,7 +104,7 @@ export class PrefixCache implements Disposable {
       const expected = "a StateHandle of the cache's pool";
       throw new GatedDeltaError("invalid-argument", { op, argument: "handle", expected, received: "one of another pool" });
     }
-    if (handle.freed) throw new DisposedError({ op, argument: "handle", expected: "a state that is not freed" });
+    if (handle.freed) throw new DisposedError({ op, argument: "handle", expected: "a state that is not freed", received: "a freed one" });
     if (handle.step !== undefined) {
       throw new GatedDeltaError("state", { op, argument: "handle", message: "this state has an open step: call its done() or abort() first" });
     }

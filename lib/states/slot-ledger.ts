@@ -11,7 +11,7 @@
  */
 import { BoundsError, GatedDeltaError } from "../errors.ts";
 import { Outcome, lostContent, soundContent } from "./content.ts";
-import { expectIdle, expectUsable, stillRead, tooFew } from "./ledger-entries.ts";
+import { expectIdle, expectNext, expectUsable, stillRead, tooFew } from "./ledger-entries.ts";
 import type { Holder, LedgerStep, LedgerTrial, SlotArrays, SlotLead } from "./ledger-entries.ts";
 
 export type { Holder, LedgerStep, LedgerTrial, SlotArrays, SlotLead };
@@ -126,7 +126,7 @@ export class SlotLedger {
     };
     for (const [i, holder] of holders.entries()) {
       try {
-        expectUsable(op, holder, `handles[${i}]`);
+        expectNext(op, holders, i);
         const { slot, fresh } = holder;
         readSlots[i] = fresh ? -1 : slot;
         const inPlace = fresh || this.#staysInPlace(op, step, holder, undoable);
@@ -207,7 +207,7 @@ export class SlotLedger {
     };
     for (const [i, holder] of holders.entries()) {
       try {
-        expectUsable(op, holder, `handles[${i}]`);
+        expectNext(op, holders, i);
       } catch (error) {
         for (const begun of holders.slice(0, i)) begun.step = undefined;
         for (const slots of trial.choices) this.#unused.push(...slots);

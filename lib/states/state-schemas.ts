@@ -9,6 +9,8 @@ import type { PrefixCacheOptions } from "./prefix-cache.ts";
 import type { StatePoolOptions } from "./pool-options.ts";
 
 const largestCount = 2 ** 31 - 1;
+/** More would be thousands of tensors for each of the largest model's. */
+const largestLayers = 2 ** 16;
 const floatDTypes = ["f32", "f16", "bf16"] as const;
 
 /** {@link StatePoolOptions} */
@@ -18,7 +20,7 @@ export const statePoolOptions = options<StatePoolOptions>()(({ choice, flag, int
   const floatDType = choice(...floatDTypes).default("f32");
   return {
     slots: count,
-    layers: count,
+    layers: integer(1, largestLayers),
     keyHeads: count,
     valueHeads: count,
     keyDim: headDim,

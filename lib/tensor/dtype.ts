@@ -4,6 +4,7 @@
  * bf16 has no typed array in JavaScript, so its bits are kept in a Uint16Array. Therefore every function here takes the
  * dtype as an argument instead of inferring it from the array.
  */
+import { asInteger, invalid } from "../arguments/checks.ts";
 import { DTypeError, describe } from "../errors.ts";
 
 /**
@@ -94,18 +95,38 @@ function encodeBf16Value(value: number): number {
   return high + (high & 1);
 }
 
-/** Numbers as bf16 bits, each rounded once, to nearest, ties to even. */
+function expectList(op: string, argument: string, value: unknown): void {
+  if (!Array.isArray(value) && !ArrayBuffer.isView(value)) throw invalid(op, argument, "an array of numbers", value);
+}
+
+/**
+ * Numbers as bf16 bits, each rounded once, to nearest, ties to even.
+ *
+ * @throws {GatedDeltaError} that names the element, for one that is no number.
+ */
 export function encodeBf16(values: ArrayLike<number>): Uint16Array<ArrayBuffer> {
+  const op = "encodeBf16";
+  expectList(op, "values", values);
   const out = new Uint16Array(values.length);
-  for (let i = 0; i < out.length; i++) out[i] = encodeBf16Value(values[i]!);
+  for (let i = 0; i < out.length; i++) {
+    const value: unknown = values[i];
+    if (typeof value !== "number") throw invalid(op, `values[${i}]`, "a number", value);
+    out[i] = encodeBf16Value(value);
+  }
   return out;
 }
 
-/** bf16 bits as float32; exact. */
+/**
+ * bf16 bits as float32; exact.
+ *
+ * @throws {GatedDeltaError} that names the element, for one that is no integer of 16 bits.
+ */
 export function decodeBf16(bits: ArrayLike<number>): Float32Array<ArrayBuffer> {
+  const op = "decodeBf16";
+  expectList(op, "bits", bits);
   const out = new Float32Array(bits.length);
   const words = new Uint32Array(out.buffer);
-  for (let i = 0; i < out.length; i++) words[i] = bits[i]! << 16;
+  for (let i = 0; i < out.length; i++) words[i] = (bits instanceof Uint16Array ? bits[i]! : asInteger(op, `bits[${i}]`, bits[i], 0, 0xffff)) << 16;
   return out;
 }
 

@@ -247,7 +247,7 @@ describe("biases", () => {
   test("are refused by name", () => {
     const endless = Object.assign(new Map([[1, 101]]), { [Symbol.iterator]: function* () { for (;;) yield [1, 1]; } });
     const wrong: readonly [unknown, string, string][] = [
-      [{ 5: 1 }, "range", "logitBias"], [new Map([[-1, 1]]), "invalid-argument", "logitBias"], [{ a: 1 }, "invalid-argument", "logitBias"], [[1], "invalid-argument", "logitBias"],
+      [{ 5: 1 }, "range", "logitBias"], [new Map([[-1, 1]]), "invalid-argument", "logitBias"], [{ a: 1 }, "invalid-argument", "logitBias"], [{ "01": 1 }, "invalid-argument", "logitBias"], [new Map([["1", 1]]), "invalid-argument", "logitBias"], [[1], "invalid-argument", "logitBias"],
       [{ 1: 101 }, "invalid-argument", "logitBias[1]"], [{ 1: NaN }, "invalid-argument", "logitBias[1]"], [{ 1: "2" }, "invalid-argument", "logitBias[1]"],
       [endless, "invalid-argument", "logitBias[1]"], [Float32Array.of(1), "invalid-argument", "logitBias"],
       [{ get 1() { throw new Error("no"); } }, "invalid-argument", "logitBias"],

@@ -170,6 +170,17 @@ describe("while a session is saved", () => {
     expect(readdirSync(dirname(path)).filter((name) => name.endsWith(".tmp"))).toEqual([]);
   });
 
+  test("a model that is disposed of while a file is read is named, not the file", async () => {
+    const model = await openTiny(device);
+    const path = files.newPath("session");
+    const session = model.session().append(textOf(1, 30));
+    await session.logits();
+    await session.save(path);
+    const loaded = Session.load(model, path);
+    model[Symbol.dispose]();
+    expect(await rejection(loaded)).toMatchObject({ code: "disposed", op: "Session.load", expected: "a model that is not disposed" });
+  });
+
   test("a session that is being made of a file can end, and give what it took back", async () => {
     using model = await openTiny(device, { states: 2 });
     const path = files.newPath("session");

@@ -346,6 +346,20 @@ describe("what is refused", () => {
     for (const run of [() => late.generate(), () => model.session(), () => model.cache({ bytes: 1 })]) expect((await failure(run)).code).toBe("disposed");
   });
 
+  test("disposing the model, or closing its device, ends what sessions do and what waits for a state", async () => {
+    for (const end of ["model", "device"] as const) {
+      using own = openDevice();
+      using model = await openTiny(own, { states: 1 });
+      const runs = Array.from({ length: 3 }, (_, i) => collect(model.session().append(textOf(i, 30)).generate(all)));
+      const reading = model.session().append(textOf(3, 30)).logits();
+      const ends = [...runs, reading].map((run) => failure(() => run));
+      await later(3);
+      if (end === "model") model[Symbol.dispose]();
+      else own.close();
+      expect((await Promise.all(ends)).map(({ code }) => code)).toEqual(Array(4).fill("disposed"));
+    }
+  });
+
   test("disposing a session ends what it does", async () => {
     using model = await openTiny(device, { states: 2 });
     for (const turns of [0, 1, 2, 3]) {

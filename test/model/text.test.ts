@@ -237,7 +237,16 @@ describe("chat templates", () => {
     circle["content"] = circle;
     const values: unknown[] = [null, {}, [null], [{}], [{ role: 1 }], [{ role: "user" }], [{ role: "user", contents: "Hi" }], [circle], [{ role: "user", content: 1n }], [{ get role() { throw new Error("x"); } }]];
     for (const value of values) expect(thrownBy(() => plain.render(value as never)).code).toBe("invalid-argument");
-    const options: unknown[] = [null, 1, { addGenerationPrompt: 1 }, { tools: {} }, { template: 1 }, { variables: [] }, { other: 1 }];
+    const options: unknown[] = [null, 1, { addGenerationPrompt: 1 }, { tools: {} }, { tools: [5] }, { tools: [[]] }, { template: 1 }, { variables: [] }, { other: 1 }];
     for (const value of options) expect(thrownBy(() => plain.render([], value as never)).code).toBe("invalid-argument");
+    for (const variables of [{ messages: [] }, { tools: [] }, { add_generation_prompt: false }, { a: () => {} }, { a: Symbol() }]) {
+      expect(thrownBy(() => plain.render([], { variables }))).toMatchObject({ code: "invalid-argument", argument: "variables" });
+    }
+    const deep: Json = {};
+    for (let i = 0, at = deep; i < 30_000; i++) at = at["a"] = {} as Json;
+    for (const value of [circle, deep]) {
+      expect(thrownBy(() => plain.render([], { tools: [value] }))).toMatchObject({ argument: "tools", expected: "a value that can be read", received: expect.stringMatching(/^one that throws "/) });
+      expect(thrownBy(() => plain.render([], { variables: { value } }))).toMatchObject({ argument: "variables", received: expect.stringMatching(/^one that throws "/) });
+    }
   });
 });

@@ -39,6 +39,7 @@ describe("options", () => {
     ["limits.other", { limits: { other: 1 } }],
     ["sampling", { sampling: "warm" }],
     ["metrics", { metrics: "closed" }],
+    ["metrics", { metrics: "key" }],
     ["drafts", { drafts: 1 }],
     ["page", { page: 1 }],
     ["log", { log: "stderr" }],

@@ -128,6 +128,7 @@ describe("failures", () => {
     ["a summary", { max_tokens: 1, messages: hello, compaction: { type: "enabled" } }, /^compaction: /],
     ["a tool that there is not", { max_tokens: 1, messages: hello, tools, tool_choice: { type: "tool", name: "width" } }, /^tool_choice\.name: expected "depth" \| "area", got "width"/],
     ["a form that can't be kept", { max_tokens: 1, messages: hello, output_config: { format: { type: "json_schema", schema: { not: {} } } } }, /^output_config\.format\.schema\.not: /],
+    ["a form without its schema", { max_tokens: 1, messages: hello, output_config: { format: { type: "json_schema" } } }, /^output_config\.format\.schema: expected a JSON Schema, got nothing/],
     ["arguments that can't be kept", { max_tokens: 1, messages: hello, tools: [{ name: "a", input_schema: { properties: { b: { not: {} } } } }], tool_choice: { type: "any" } }, /^tools\[0\]\.input_schema\.properties\.b\.not: /],
     ["the beginning of an answer", { max_tokens: 1, messages: [...hello, { role: "assistant", content: "{" }] }, /last message is the assistant's/],
     ["a choice without tools", { max_tokens: 1, messages: hello, tool_choice: { type: "any" } }, /tool_choice/],

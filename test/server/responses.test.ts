@@ -127,7 +127,9 @@ describe("refused", () => {
     ["another item", { input: [{ type: "computer_call" }] }, "input[0].type", /a function or custom tool/],
     ["a form that can't be kept", { input: "a", text: { format: { type: "json_schema", schema: { not: {} } } } }, "text.format.schema.not", /^text\.format\.schema\.not: /],
     ["a call without a name", { input: [{ type: "function_call", call_id: "a" }] }, "input[0]", /call_id and name/],
+    ["a form without its schema", { input: "a", text: { format: { type: "json_schema", name: "a" } } }, "text.format.schema", /a JSON Schema, got nothing/],
     ["probabilities", { input: "a", top_logprobs: 1 }, "top_logprobs", /chat completions/],
+    ["probabilities in the output", { input: "a", include: ["message.output_text.logprobs"] }, "include", /chat completions/],
   ];
   test.each(wrong)("%s", async (_, body, param, text) => {
     const response = await server.send(path, body);

@@ -26,11 +26,11 @@ export interface State {
 /** States; the first one is where a text begins. */
 export type Automaton = readonly State[];
 
-/** There are more states than are allowed. */
+/** There are more than {@link mostStates}. */
 export class TooManyStates extends Error {}
 
 /** The most states of an automaton: each becomes a rule of a grammar. */
-const mostStates = 5000;
+export const mostStates = 5000;
 
 /** The union of ranges. */
 export function joinPoints(ranges: Iterable<readonly [number, number]>): Points {

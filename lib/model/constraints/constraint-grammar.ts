@@ -6,7 +6,7 @@ import { GatedDeltaError, UnsupportedError } from "../../errors.ts";
 import type { AnswerFormat, CallFormat } from "../text/formats/answer-format.ts";
 import { automatonOf } from "./expression.ts";
 import { ExpressionProblem } from "./expression-reader.ts";
-import { TooManyStates } from "./automaton.ts";
+import { TooManyStates, mostStates as mostOfAutomaton } from "./automaton.ts";
 import { Grammar, choice } from "./grammar.ts";
 import type { Part } from "./grammar.ts";
 import { JsonGrammar } from "./json-grammar.ts";
@@ -122,7 +122,7 @@ function make(op: string, argument: string, build: (grammar: Grammar) => Part): 
     written = grammar.write(build(grammar));
   } catch (error) {
     if (error instanceof SchemaProblem) throw new UnsupportedError({ op, argument: error.path, expected: error.expected, received: error.received, cause: error });
-    if (error instanceof TooManyStates) throw new UnsupportedError({ op, argument, expected: "lengths and limits that take fewer states of an automaton", cause: error });
+    if (error instanceof TooManyStates) throw new UnsupportedError({ op, argument, expected: `lengths and limits that take at most ${mostOfAutomaton} states of an automaton`, received: "more", cause: error });
     throw error;
   }
   if (written === undefined) throw new GatedDeltaError("invalid-argument", { op, argument, expected: "a constraint that some text fits", received: "one that none of finite length fits" });

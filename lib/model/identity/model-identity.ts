@@ -99,7 +99,7 @@ async function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal): Promi
 }
 
 function disposedError(op: string): DisposedError {
-  return new DisposedError({ op, expected: "a model that is not disposed", received: "a disposed one" });
+  return new DisposedError({ op, expected: "a model that is not disposed" });
 }
 
 /** An error of the shared computation, with the name of a waiting call. */

@@ -20,10 +20,11 @@ export function readLogitBias(op: string, value: SamplingOptions["logitBias"], v
   if (value === undefined) return found;
   reading(op, "logitBias", () => {
     if (Array.isArray(value) || ArrayBuffer.isView(value)) throw invalid(op, "logitBias", biasText, value);
-    const entries: Iterable<readonly [unknown, unknown]> = value instanceof Map ? Map.prototype.entries.call(value) : Object.entries(value);
+    const isMap = value instanceof Map;
+    const entries: Iterable<readonly [unknown, unknown]> = isMap ? Map.prototype.entries.call(value) : Object.entries(value);
     for (const [key, bias] of entries) {
-      const id: unknown = typeof key === "string" && /^\d{1,10}$/.test(key) ? Number(key) : key;
-      if (typeof id !== "number" || !Number.isInteger(id) || id < 0) throw invalid(op, "logitBias", `token ids in 0..${vocabSize - 1} as names`, key);
+      const id: unknown = !isMap && /^(?:0|[1-9]\d{0,9})$/.test(key as string) ? Number(key) : key;
+      if (typeof id !== "number" || !Number.isInteger(id) || id < 0) throw invalid(op, "logitBias", `token ids in 0..${vocabSize - 1}${isMap ? "" : " as names"}`, key);
       if (id >= vocabSize) throw new BoundsError({ op, argument: "logitBias", expected: `token ids in 0..${vocabSize - 1}`, received: `${id}` });
       if (typeof bias !== "number" || !(Math.abs(bias) <= most || Math.abs(bias) === Infinity)) {
         throw invalid(op, `logitBias[${id}]`, `a number in ${-most}..${most}, -Infinity or Infinity`, bias);

@@ -224,7 +224,8 @@ export class Conversation {
 
   /** Throws if it can't continue, and drops an invalid sequence. */
   check(): void {
-    if (this.disposed) throw endedError();
+    const lost = this.disposed ? endedError() : this.#lost();
+    if (lost !== undefined) throw lost;
     if (this.request?.refused !== undefined) throw this.request.refused;
     this.memory.check();
   }
@@ -353,7 +354,7 @@ export class Conversation {
 
 /** The error for using a disposed session. */
 export function endedError(op = "session"): DisposedError {
-  return new DisposedError({ op, expected: "a session that is not disposed", received: "a disposed one" });
+  return new DisposedError({ op, expected: "a session that is not disposed" });
 }
 
 /** The error for two runs of one session at once. */

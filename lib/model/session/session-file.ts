@@ -79,7 +79,7 @@ export async function writeSession(op: string, path: string, model: LanguageMode
     floats(`pages.${layer}.values`, "pieces" in values ? values : tokenPieces(values, kvHeads));
   }
   const expectModel = (): void => {
-    if (model.disposed) throw new DisposedError({ op, expected: "a model that is not disposed before the file is written", received: "a disposed one" });
+    if (model.disposed) throw new DisposedError({ op, expected: "a model that is not disposed before the file is written" });
   };
   const kernels = recomputable ? { kernels: kernelsOf(model) } : {};
   const metadata = { model: await memoryOf(model).identity.get(op), read: String(read?.tokens ?? 0), ...kernels };
@@ -100,6 +100,7 @@ export async function readSession(op: string, path: string, model: LanguageModel
     throw file.bad("a session of this model", identity === undefined ? "one without a model's identity" : "one of another model");
   }
   const tensors = await file.readAll();
+  if (model.disposed) throw new DisposedError({ op, expected: "a model that is not disposed" });
   const { vocabSize, maxPositions } = model.config;
   const tokens = tensors.integers("tokens", 0, vocabSize - 1);
   if (tokens.length > maxPositions) throw file.bad(`at most ${maxPositions} tokens`, `${tokens.length}`);

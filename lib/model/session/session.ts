@@ -332,7 +332,7 @@ export class Session implements Disposable {
 
   #alive(op: string): void {
     if (this.#of.disposed) throw endedError(op);
-    if (this.model.disposed) throw new DisposedError({ op, expected: "a model that is not disposed", received: "a disposed one" });
+    if (this.model.disposed) throw new DisposedError({ op, expected: "a model that is not disposed" });
   }
 
   #idle(op: string): void {
@@ -362,5 +362,5 @@ function named<T>(op: string, run: () => T): T {
 }
 
 function expectPath(op: string, path: string): void {
-  if (typeof path !== "string" || path === "") throw invalid(op, "path", "a file's path", path);
+  if (typeof path !== "string" || path === "" || path.includes("\0")) throw invalid(op, "path", "a file's path", path);
 }

@@ -11,7 +11,7 @@ export interface ChatMessage {
   readonly role: string;
   /** Its text, or an array of parts `{ type: "text", text }`. Images and other parts are refused. */
   readonly content?: unknown;
-  /** Other members that the template knows, such as `tool_calls`. Pass an integer beyond 2⁵³ as a bigint. */
+  /** Other members that the template knows, such as `tool_calls`, whose `arguments` are objects: text would be written as text. Pass an integer beyond 2⁵³ as a bigint. */
   readonly [key: string]: unknown;
 }
 

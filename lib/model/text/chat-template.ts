@@ -34,7 +34,7 @@ export interface ChatOptions {
   readonly tools?: readonly object[] | undefined;
   /** The name of the template to use, if the model has several. @default "default" */
   readonly template?: string | undefined;
-  /** Other values for the template, by name, such as `enable_thinking`. */
+  /** Other values for the template, by name, such as `enable_thinking`. Not `messages`, `tools` and `add_generation_prompt`, which have arguments of their own. */
   readonly variables?: Readonly<Record<string, unknown>> | undefined;
   /**
    * Whether the text of a control token, such as `<|im_end|>`, or of another added token becomes that token within messages
@@ -138,18 +138,19 @@ export class ChatTemplate {
     const checked = checkOptions(chatOptions, op, options);
     const { addGenerationPrompt, template, specialTokens } = checked;
     const source = this.#source(op, template);
-    const { tools, variables } = reading(op, "options", () => ({ tools: checked.tools && plain(checked.tools), variables: checked.variables && plain(checked.variables) }));
+    const tools = checked.tools && reading(op, "tools", () => plain(checked.tools!));
+    const variables = checked.variables && reading(op, "variables", () => plain(checked.variables!));
     const read = readMessages(op, messages, source);
     const program = this.#program(op, template, source);
     const parsed = specialTokens === "parse";
     const values = new Map<string, Value>();
+    for (const [name, value] of Object.entries({ documents: null, ...this.#tokens, add_generation_prompt: addGenerationPrompt })) values.set(name, valueOf(value, true));
     // Values that nest too deep throw here.
-    reading(op, "messages", () => {
-      for (const [name, value] of Object.entries({ tools: null, documents: null, ...this.#tokens, ...variables?.value })) values.set(name, valueOf(value, true));
-      values.set("messages", list(read.value.map((message) => messageOf(message, parsed, source))));
-      if (tools !== undefined) values.set("tools", valueOf(tools.value, parsed));
-      values.set("add_generation_prompt", valueOf(addGenerationPrompt, true));
+    reading(op, "variables", () => {
+      for (const [name, value] of Object.entries(variables?.value ?? {})) values.set(name, valueOf(value, true));
     });
+    values.set("messages", reading(op, "messages", () => list(read.value.map((message) => messageOf(message, parsed, source)))));
+    values.set("tools", reading(op, "tools", () => valueOf(tools?.value ?? null, parsed)));
     try {
       return render(program, values, read.characters + (tools?.characters ?? 0) + (variables?.characters ?? 0));
     } catch (cause) {

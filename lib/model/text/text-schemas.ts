@@ -1,12 +1,20 @@
 /** The schemas of options of texts. */
 import { lazily, options } from "../../arguments/schemas.ts";
+import { isRecord } from "../../checkpoint/json.ts";
 import type { ChatOptions } from "./chat-template.ts";
+
+/** Values of a template that are no variables. */
+const own = ["messages", "tools", "add_generation_prompt"];
+
+function areVariables(value: unknown): boolean {
+  return isRecord(value) && Object.entries(value).every(([name, one]) => !own.includes(name) && typeof one !== "function" && typeof one !== "symbol");
+}
 
 const chatShape = lazily(({ z, choice, flag }) => ({
   addGenerationPrompt: flag.default(true),
-  tools: z.custom<readonly object[]>((value) => Array.isArray(value), "an array of objects").optional(),
+  tools: z.custom<readonly object[]>((value) => Array.isArray(value) && value.every(isRecord), "an array of objects").optional(),
   template: z.string("a template's name"),
-  variables: z.looseObject({}, "an object of values").optional(),
+  variables: z.custom<Readonly<Record<string, unknown>>>(areVariables, `an object of values by name, without ${own.join(", ")}`).optional(),
   specialTokens: choice("parse", "text"),
 }));
 

@@ -3,7 +3,7 @@ import type { ConstraintOptions } from "../../model/constraints/constraint-gramm
 import type { ChatPrompt } from "../answer-request.ts";
 import type { Asked, AnsweringApi, ReplyingApi, Served } from "../api.ts";
 import { checked } from "../body.ts";
-import { constraintOptions } from "../constraint-options.ts";
+import { constraintOptions, expectSchema } from "../constraint-options.ts";
 import { membersOf } from "../members.ts";
 import { settingsOf } from "../openai/settings.ts";
 import { Problem, unsupported } from "../problem.ts";
@@ -62,7 +62,7 @@ function constraintOf({ tool_choice: choice, output_config: config, output_forma
   if (type === "tool" && name === undefined) throw new Problem("invalid", "tool_choice.name: expected the name of a tool, got nothing", { member: "tool_choice.name" });
   if (!tools && (type === "any" || type === "tool")) throw new Problem("invalid", "tool_choice: expected tools to choose from", { member: "tool_choice" });
   if (format !== undefined && format.type !== "json_schema") throw unsupported("output_config.format.type", `expected "json_schema", got ${JSON.stringify(format.type)}`);
-  const schema = format === undefined ? undefined : format.schema ?? { type: "object" };
+  const schema = format === undefined ? undefined : expectSchema(format.schema, "output_config.format.schema");
   return constraintOptions(schema, type === "tool" ? { name: name! } : type === "any" ? "required" : type, tools);
 }
 

@@ -2,7 +2,7 @@
 import type { ConstraintOptions } from "../../model/constraints/constraint-grammar.ts";
 import type { AnsweringApi, Asked, Served } from "../api.ts";
 import { checked } from "../body.ts";
-import { constraintOptions } from "../constraint-options.ts";
+import { constraintOptions, expectSchema } from "../constraint-options.ts";
 import { membersOf } from "../members.ts";
 import { Problem, unsupported } from "../problem.ts";
 import { ChatAnswer } from "./chat-answer.ts";
@@ -10,7 +10,7 @@ import { chatBody } from "./chat-schema.ts";
 import type { ChatBody } from "./chat-schema.ts";
 import { openaiFailures } from "./failures.ts";
 import { chatMessages } from "./messages.ts";
-import { settingsOf } from "./settings.ts";
+import { answersOf, settingsOf } from "./settings.ts";
 
 /** Asks for an object of any members. */
 const anyObject = { type: "object" };
@@ -23,7 +23,7 @@ function read(value: unknown, served: Served): Asked {
   for (const [member, why] of Object.entries(missing)) if ((body[member as keyof typeof missing] ?? null) !== null) throw unsupported(member, why);
   if (body.modalities?.some((one) => one !== "text")) throw unsupported("modalities", "answers are text alone");
   const { n, stream } = body;
-  if ((n ?? 1) > served.answers) throw new Problem("invalid", `n: expected an integer in 1..${served.answers}, got ${n}`, { member: "n" });
+  const answers = answersOf(n, served);
   const tools = toolsOf(body);
   const logprobs = body.logprobs ?? false;
   if (!logprobs && (body.top_logprobs ?? 0) > 0) throw new Problem("invalid", "top_logprobs: expected logprobs to be true", { member: "top_logprobs" });
@@ -35,7 +35,7 @@ function read(value: unknown, served: Served): Asked {
       ...constraintOf(body, tools.length > 0),
       ...(logprobs ? { logprobs, topLogprobs: body.top_logprobs ?? 0 } : {}),
     },
-    answers: n ?? 1,
+    answers,
     severalCalls: body.parallel_tool_calls ?? true,
   };
   const answer = new ChatAnswer(served, { logprobs, usage: body.stream_options?.include_usage ?? false });
@@ -53,7 +53,7 @@ function toolsOf({ tools }: ChatBody): object[] {
 }
 
 function constraintOf({ response_format: format, tool_choice: choice }: ChatBody, tools: boolean): ConstraintOptions {
-  const schema = schemaOf(format, format?.json_schema?.schema, "response_format.type");
+  const schema = schemaOf(format, format?.json_schema?.schema, "response_format", "response_format.json_schema.schema");
   if (typeof choice === "object" && choice !== null && choice.function === undefined) throw unsupported("tool_choice.type", `expected "function", got ${JSON.stringify(choice.type)}`);
   const toolChoice = typeof choice === "object" && choice !== null ? { name: choice.function!.name } : choice ?? "auto";
   if (!tools && toolChoice !== "auto" && toolChoice !== "none") throw new Problem("invalid", "tool_choice: expected tools to choose from", { member: "tool_choice" });
@@ -63,13 +63,13 @@ function constraintOf({ response_format: format, tool_choice: choice }: ChatBody
 /**
  * The schema of an answer's form; undefined if it has none.
  *
- * @throws {Problem} for another type of form.
+ * @throws {Problem} for another type of form, and for a form by a schema without one.
  */
-export function schemaOf(format: { readonly type: string } | null | undefined, schema: object | null | undefined, member: string): object | undefined {
+export function schemaOf(format: { readonly type: string } | null | undefined, schema: object | null | undefined, member: string, schemaMember: string): object | undefined {
   if (format === undefined || format === null || format.type === "text") return undefined;
   if (format.type === "json_object") return anyObject;
-  if (format.type !== "json_schema") throw unsupported(member, `expected "text", "json_object" or "json_schema", got ${JSON.stringify(format.type)}`);
-  return schema ?? anyObject;
+  if (format.type !== "json_schema") throw unsupported(`${member}.type`, `expected "text", "json_object" or "json_schema", got ${JSON.stringify(format.type)}`);
+  return expectSchema(schema, schemaMember);
 }
 
 const memberOf = membersOf({

@@ -77,7 +77,7 @@ export const chatBody = lazily(({ z }) => {
     stream_options: z.object({ include_usage: z.boolean("true or false").nullish() }, "an object of options").nullish(),
     max_tokens: tokens,
     max_completion_tokens: tokens,
-    n: count(1, 128),
+    n: z.int("an integer").nullish(),
     stop: stopMember(),
     logprobs: z.boolean("true or false").nullish(),
     top_logprobs: count(0, 20),

@@ -7,7 +7,7 @@ import { Problem, unsupported } from "../problem.ts";
 import { samplingMembers, stopMember } from "./chat-schema.ts";
 import { CompletionsAnswer } from "./completions-answer.ts";
 import { openaiFailures } from "./failures.ts";
-import { settingsOf } from "./settings.ts";
+import { answersOf, settingsOf } from "./settings.ts";
 
 const completionsBody = lazily(({ z }) => {
   const { count, tokens, shape } = samplingMembers();
@@ -18,7 +18,7 @@ const completionsBody = lazily(({ z }) => {
     stream: z.boolean("true or false").nullish(),
     stream_options: z.object({ include_usage: z.boolean("true or false").nullish() }, "an object of options").nullish(),
     max_tokens: tokens,
-    n: count(1, 128),
+    n: z.int("an integer").nullish(),
     stop: stopMember(),
     logprobs: count(0, 20),
     ...shape,
@@ -35,16 +35,16 @@ const usualTokens = 16;
 function read(value: unknown, served: Served): Asked {
   const body = checked(completionsBody(), value);
   const { prompt, n, stream, logprobs } = body;
+  const answers = answersOf(n, served);
   if (body.echo ?? false) throw unsupported("echo", "the prompt is not repeated");
   if ((body.suffix ?? "") !== "") throw unsupported("suffix", "write the model's own tokens for this into the prompt");
-  if (typeof body.best_of === "number" && body.best_of !== (n ?? 1)) throw unsupported("best_of", "use n, and choose");
-  if ((n ?? 1) > served.answers) throw new Problem("invalid", `n: expected an integer in 1..${served.answers}, got ${n}`, { member: "n" });
+  if (typeof body.best_of === "number" && body.best_of !== answers) throw unsupported("best_of", "use n, and choose");
   const text = typeof prompt === "string" || typeof prompt[0] === "number" || prompt.length === 0 ? prompt : prompt[0]!;
   if (text.length === 0) throw new Problem("invalid", "prompt: expected a prompt that is not empty", { member: "prompt" });
   const request = {
     prompt: { text: text as string | number[] },
     options: { ...settingsOf(body, body.max_tokens ?? usualTokens, served), ...(typeof logprobs === "number" ? { logprobs: true, topLogprobs: logprobs } : {}) },
-    answers: n ?? 1,
+    answers,
     severalCalls: true,
   };
   const answer = new CompletionsAnswer(served, { logprobs: typeof logprobs === "number", usage: body.stream_options?.include_usage ?? false });

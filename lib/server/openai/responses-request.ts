@@ -22,7 +22,8 @@ function read(value: unknown, served: Served): Asked {
   for (const [member, why] of Object.entries(missing)) if ((body[member as keyof typeof missing] ?? null) !== null) throw unsupported(member, why);
   if (body.background ?? false) throw unsupported("background", "responses are not kept: stream this one");
   const include = body.include ?? [];
-  if ((body.top_logprobs ?? 0) > 0 || include.includes("message.output_text.logprobs")) throw unsupported("top_logprobs", "use chat completions for probabilities");
+  const probabilities = include.includes("message.output_text.logprobs") ? "include" : (body.top_logprobs ?? 0) > 0 ? "top_logprobs" : undefined;
+  if (probabilities !== undefined) throw unsupported(probabilities, "use chat completions for probabilities");
   const tools = new ResponsesTools(body);
   const messages = messagesOfItems(body);
   if (messages.length === 0) throw new Problem("invalid", "input: expected at least one item", { member: "input" });
@@ -37,7 +38,7 @@ function read(value: unknown, served: Served): Asked {
 }
 
 function constraintOf({ text, tool_choice: choice }: ResponsesBody, tools: boolean): ConstraintOptions {
-  const schema = schemaOf(text?.format, text?.format?.schema, "text.format.type");
+  const schema = schemaOf(text?.format, text?.format?.schema, "text.format", "text.format.schema");
   if (typeof choice === "object" && choice !== null && ((choice.type !== "function" && choice.type !== "custom") || choice.name === undefined)) throw unsupported("tool_choice", 'expected { type: "function" | "custom", name }');
   const toolChoice = typeof choice === "object" && choice !== null ? { name: choice.name! } : choice ?? "auto";
   if (!tools && toolChoice !== "auto" && toolChoice !== "none") throw new Problem("invalid", "tool_choice: expected tools to choose from", { member: "tool_choice" });

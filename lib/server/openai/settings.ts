@@ -1,6 +1,7 @@
 /** Settings that OpenAI's APIs have in common, as options of a generation. */
 import type { GenerateOptions } from "../../model/session/session-options.ts";
 import type { Served } from "../api.ts";
+import { Problem } from "../problem.ts";
 
 /** The members of bodies that are settings. */
 interface Settings {
@@ -20,9 +21,26 @@ interface Settings {
 /** The least sum of probabilities: 0 asks for the most likely token. */
 const leastTopP = 1e-9;
 
-/** The options of a body's settings. Those that it leaves out are left out. */
-export function settingsOf(body: Settings, maxTokens: number | null | undefined, { answerTokens }: Served): GenerateOptions {
-  const { seed, top_p: topP, top_k: topK } = body;
+/**
+ * How many answers a body asks for.
+ *
+ * @throws {Problem} for more than the server gives, and for none.
+ */
+export function answersOf(n: number | null | undefined, { answers }: Served): number {
+  const asked = n ?? 1;
+  if (asked < 1 || asked > answers) throw new Problem("invalid", `n: expected an integer in 1..${answers}, got ${asked}`, { member: "n" });
+  return asked;
+}
+
+/**
+ * The options of a body's settings. Those that it leaves out are left out.
+ *
+ * @throws {Problem} for more tokens at least than at most.
+ */
+export function settingsOf(body: Settings, asked: number | null | undefined, { answerTokens }: Served): GenerateOptions {
+  const { seed, top_p: topP, top_k: topK, min_tokens: minTokens } = body;
+  const maxTokens = Math.min(typeof asked === "number" && asked > 0 ? asked : Infinity, answerTokens);
+  if ((minTokens ?? 0) > maxTokens) throw new Problem("invalid", `min_tokens: expected an integer in 0..${maxTokens}, the most tokens of this answer, got ${minTokens}`, { member: "min_tokens" });
   const given = {
     temperature: body.temperature,
     topP: typeof topP === "number" ? Math.max(topP, leastTopP) : topP,
@@ -33,9 +51,9 @@ export function settingsOf(body: Settings, maxTokens: number | null | undefined,
     presencePenalty: body.presence_penalty,
     logitBias: body.logit_bias,
     seed: seed === undefined || seed === null ? undefined : Number(BigInt.asUintN(53, BigInt(seed))),
-    minTokens: body.min_tokens,
+    minTokens,
     stop: body.stop,
-    maxTokens: Math.min(typeof maxTokens === "number" && maxTokens > 0 ? maxTokens : Infinity, answerTokens),
+    maxTokens,
   };
   return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined && value !== null)) as GenerateOptions;
 }

@@ -22,8 +22,9 @@ uint64_t next_random() {
 static inline unsigned pick(uint32_t mask) {
   if (scheduler.order == Order::forward) return __builtin_ctz(mask);
   if (scheduler.order == Order::reverse) return 31 - __builtin_clz(mask);
-  for (unsigned skip = next_random() % __builtin_popcount(mask); skip > 0; --skip) mask &= mask - 1;
-  return __builtin_ctz(mask);
+  // The next one from a random place on.
+  const uint32_t after = mask & ~0u << (next_random() >> 59);
+  return __builtin_ctz(after != 0 ? after : mask);
 }
 
 static bool release_barrier() {

@@ -4,7 +4,7 @@ import { invalid } from "../arguments/checks.ts";
 import { isRecord } from "../checkpoint/json.ts";
 import { UnsupportedError } from "../errors.ts";
 import type { ChatMessage } from "../model/text/chat-messages.ts";
-import { parseWithDigits } from "../model/text/json-digits.ts";
+import { parseWithDigits, stringifyWithDigits } from "../model/text/json-digits.ts";
 
 type Assistant = Extract<LanguageModelV4Message, { readonly role: "assistant" }>;
 
@@ -71,7 +71,7 @@ function outputText(op: string, output: LanguageModelV4ToolResultPart["output"],
       return output.value;
     case "json":
     case "error-json":
-      return JSON.stringify(output.value);
+      return stringifyWithDigits(output.value);
     case "execution-denied":
       return output.reason ?? "The user has not allowed this call.";
     case "content":

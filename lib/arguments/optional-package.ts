@@ -4,12 +4,13 @@ import { join } from "node:path";
 import { UnsupportedError } from "../errors.ts";
 
 /**
- * The main file of a package: where modules are found from here, or, for a program in one file, which finds none, in the working directory.
+ * The main file of a package: where modules are found from here; for a program in one file, which finds none, in the working directory. The
+ * code of a folder that happens to be the working directory is not run for any other.
  *
  * @throws {UnsupportedError} that says how to install it.
  */
 export function optionalPackage(op: string, name: string): string {
-  for (const find of [() => Bun.resolveSync(name, import.meta.dir), () => inWorkingDirectory(name)]) {
+  for (const find of [() => Bun.resolveSync(name, import.meta.dir), ...(import.meta.dir.startsWith("/$bunfs") ? [() => inWorkingDirectory(name)] : [])]) {
     try {
       return find();
     } catch {

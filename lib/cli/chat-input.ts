@@ -36,16 +36,29 @@ class Pipe implements Lines {
 class Terminal implements Lines {
   #history: string[] = [];
   #input: Interface | undefined;
+  /** Lines that came at once with another, such as pasted ones, and the beginning of one. */
+  readonly #more: string[] = [];
+  #begun = "";
 
   next(prompt: string): Promise<string | undefined> {
+    const known = this.#more.shift();
+    if (known !== undefined) {
+      process.stdout.write(`${prompt}${known}\n`);
+      return Promise.resolve(known);
+    }
     const input = createInterface({ input: process.stdin, output: process.stdout, terminal: true, history: this.#history, removeHistoryDuplicates: true });
     this.#input = input;
     return new Promise((resolve) => {
       let line: string | undefined;
       input.on("history", (history) => (this.#history = [...history]));
       input.on("line", (text) => {
+        if (line !== undefined) return void this.#more.push(text);
         line = text;
-        input.close();
+        // Lines of the same piece of input come before this turn ends.
+        setImmediate(() => {
+          this.#begun = input.line;
+          input.close();
+        });
       });
       input.on("SIGINT", () => input.close());
       input.on("close", () => {
@@ -55,6 +68,8 @@ class Terminal implements Lines {
       });
       input.setPrompt(prompt);
       input.prompt();
+      if (this.#begun !== "") input.write(this.#begun);
+      this.#begun = "";
     });
   }
 

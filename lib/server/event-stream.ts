@@ -1,8 +1,9 @@
 /** Streams of server-sent events. */
+import { stringifyWithDigits } from "../model/text/json-digits.ts";
 
 /** An event's text. */
 export function dataLine(value: object | string): string {
-  return `data: ${typeof value === "string" ? value : JSON.stringify(value)}\n\n`;
+  return `data: ${typeof value === "string" ? value : stringifyWithDigits(value)}\n\n`;
 }
 
 /** An event with a name, as text. */

@@ -1,4 +1,5 @@
 /** The list of models, in a form that has the members of OpenAI's and of Anthropic's. */
+import { longestOf } from "../model/session/capacity.ts";
 import type { Served } from "./api.ts";
 import { Problem } from "./problem.ts";
 
@@ -8,7 +9,7 @@ function described({ name, since, model }: Served): object {
     object: "model",
     created: since,
     owned_by: "gated-delta",
-    max_model_len: model.config.maxPositions,
+    max_model_len: longestOf(model),
     type: "model",
     display_name: name,
     created_at: new Date(1000 * since).toISOString(),

@@ -1,5 +1,5 @@
 /** Failures of requests, which each API reports in its own form. */
-import { BoundsError, GatedDeltaError } from "../errors.ts";
+import { GatedDeltaError } from "../errors.ts";
 
 /** The kind of a failure, and its HTTP status. */
 export const statusOf = {
@@ -67,11 +67,6 @@ const callers: ReadonlySet<string> = new Set(["invalid-argument", "range", "shap
 /** Calls that read the request's own messages: their limits of work are the client's matter. */
 const readers: ReadonlySet<string | undefined> = new Set(["chat", "session.chat", "session.append", "tokenizer.encode"]);
 
-/** The model's positions, as an error about a prompt that is longer says them. */
-function roomIn({ expected = "" }: BoundsError): string {
-  return `${/\d+/.exec(expected)?.[0] ?? "fewer"} tokens, and an answer`;
-}
-
 /** An error about an argument, as one about the member of the body that gave it. */
 function aboutMember(error: GatedDeltaError, memberOf: (argument: string) => string): Problem {
   const text = error.op === undefined ? error.message : error.message.slice(`${error.op}: `.length);
@@ -91,7 +86,6 @@ function aboutMember(error: GatedDeltaError, memberOf: (argument: string) => str
 export function problemOf(error: unknown, memberOf = (argument: string): string => argument): Problem {
   if (error instanceof Problem) return error;
   if (error instanceof GatedDeltaError) {
-    if (error instanceof BoundsError && readers.has(error.op) && error.argument?.endsWith("]") !== true) return new Problem("too-long", `the prompt is too long: there is room for at most ${roomIn(error)}`, { cause: error });
     if (callers.has(error.code) || (error.code === "file" && readers.has(error.op))) return aboutMember(error, memberOf);
     if (error.code === "out-of-memory") return new Problem("overloaded", "the model has no room for this request now", { retryAfter: 5, cause: error });
   }

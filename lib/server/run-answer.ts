@@ -1,6 +1,7 @@
 /** Runs requests for answers on a model. */
+import { BoundsError } from "../errors.ts";
 import type { LanguageModel } from "../model/language-model.ts";
-import { capacityOf } from "../model/session/capacity.ts";
+import { longestOf } from "../model/session/capacity.ts";
 import type { SessionCache } from "../model/session/prefix-cache.ts";
 import type { Session } from "../model/session/session.ts";
 import type { Piece } from "../model/session/session-options.ts";
@@ -27,9 +28,18 @@ export interface RunContext {
  * Adds the tokens of a prompt to a session. In messages the texts of control tokens stay text: one must not pass for another's. A text to be
  * continued is the client's own, control tokens included.
  *
- * @throws {GatedDeltaError} for messages that the chat template refuses.
+ * @throws {GatedDeltaError} for messages that the chat template refuses; {@link Problem} for more tokens than the model has positions.
  */
 function prompted(session: Session, prompt: Prompt): Session {
+  try {
+    return withPrompt(session, prompt);
+  } catch (cause) {
+    if (!(cause instanceof BoundsError) || cause.argument?.endsWith("]") === true) throw cause;
+    throw new Problem("too-long", `the prompt is too long: there is room for at most ${longestOf(session.model) - 1} tokens, and an answer`, { cause });
+  }
+}
+
+function withPrompt(session: Session, prompt: Prompt): Session {
   if (!("messages" in prompt)) return session.append(prompt.text);
   const { messages, tools, variables } = prompt;
   return session.chat(withSystem(messages, session.model.text.template), { specialTokens: "text", variables, ...(tools.length > 0 ? { tools } : {}) });
@@ -50,7 +60,7 @@ export function tokensOf(model: LanguageModel, prompt: Prompt): number {
 export async function* answerEvents(request: AnswerRequest, { model, cache, salt, prefixes, signal }: RunContext): AsyncGenerator<AnswerEvent, void, void> {
   using all = new DisposableStack();
   const session = all.use(prompted(model.session({ cache, salt }), request.prompt));
-  const most = Math.min(capacityOf(model), model.config.maxPositions);
+  const most = longestOf(model);
   const room = most - session.length;
   if (room < 1) throw new Problem("too-long", `the prompt is too long: it has ${session.length} tokens, and there is room for at most ${most - 1}, and an answer`);
   const { maxTokens = Infinity, minTokens = 0, seed = anySeed() } = request.options;
@@ -108,11 +118,21 @@ async function* answerOf(
   const reader = new PartReader();
   const start = session.length;
   let thinking = true;
+  let thought = false;
+  // Tokens since the last part: those of a character belong to the part with its last one.
+  let pending = 0;
   for await (const piece of session.generate(options)) {
     const parts = reader.read(piece.parts);
-    if (piece.token >= 0) counts.answer++;
+    if (piece.token >= 0) {
+      counts.answer++;
+      pending++;
+    }
     thinking &&= parts.every(({ type }) => type === "reasoning");
-    if (thinking && parts.length > 0) counts.reasoning++;
+    thought ||= thinking && parts.length > 0;
+    if (parts.length > 0 || piece.end === "length") {
+      if (thinking && thought) counts.reasoning += pending;
+      pending = 0;
+    }
     const choice = choiceOf(piece);
     if (parts.length > 0 || choice !== undefined) yield { type: "parts", answer, parts, choice };
     const enough = !severalCalls && reader.calls > 0;

@@ -6,6 +6,7 @@ import { GatedDeltaError, UnsupportedError } from "../../errors.ts";
 import type { AnswerFormat, CallFormat } from "../text/formats/answer-format.ts";
 import { automatonOf } from "./expression.ts";
 import { ExpressionProblem } from "./expression-reader.ts";
+import { parseWithDigits, stringifyWithDigits } from "../text/json-digits.ts";
 import { TooManyStates, mostStates as mostOfAutomaton } from "./automaton.ts";
 import { Grammar, choice } from "./grammar.ts";
 import type { Part } from "./grammar.ts";
@@ -73,9 +74,9 @@ export function constraintOf(op: string, options: ConstraintOptions, context: ()
     const value = (to: Grammar): Part => new JsonGrammar(to, json, "schema").root();
     const { format, tools: descriptions } = options.toolChoice === "auto" ? context() : noTools;
     const tools = toolsOf(descriptions);
-    if (tools.length === 0 || format?.toolCall === undefined) return made(op, "schema", JSON.stringify(json), false, value);
+    if (tools.length === 0 || format?.toolCall === undefined) return made(op, "schema", stringifyWithDigits(json), false, value);
     const call = writtenCall(op, format);
-    return made(op, "schema", JSON.stringify([json, call, tools]), true, (to) => choice(value(to), callsGrammar(to, call, tools, true)));
+    return made(op, "schema", stringifyWithDigits([json, call, tools]), true, (to) => choice(value(to), callsGrammar(to, call, tools, true)));
   }
   if (regex !== undefined) return made(op, "regex", `${typeof regex} ${regex}`, false, (to) => to.automaton("text", ofRegex(op, regex), "plain"));
   if (toolChoice === "auto") return undefined;
@@ -89,7 +90,7 @@ export function constraintOf(op: string, options: ConstraintOptions, context: ()
   }
   const call = writtenCall(op, format);
   const several = toolChoice === "required";
-  return made(op, "toolChoice", JSON.stringify([call, wanted, several]), true, (to) => callsGrammar(to, call, wanted, several));
+  return made(op, "toolChoice", stringifyWithDigits([call, wanted, several]), true, (to) => callsGrammar(to, call, wanted, several));
 }
 
 const noTools: AnswerContext = { format: undefined, tools: [] };
@@ -146,7 +147,7 @@ function readSchema(op: string, value: object | boolean): unknown {
       throw new UnsupportedError({ op, argument: "schema", expected: "a schema of zod that has a JSON Schema", received, cause });
     }
   });
-  return reading(op, "schema", (): unknown => JSON.parse(JSON.stringify(schema)));
+  return reading(op, "schema", (): unknown => parseWithDigits(stringifyWithDigits(schema)));
 }
 
 function ofRegex(op: string, regex: string | RegExp) {

@@ -3,6 +3,7 @@
  * properties come in the schema's order, other properties only where `additionalProperties` asks for them, and blank only where
  * programs write it. Keywords that would not be enforced are refused.
  */
+import { stringifyWithDigits } from "../text/json-digits.ts";
 import { accepts, both, ofTexts } from "./automaton.ts";
 import { automatonOf } from "./expression.ts";
 import { Grammar, anyExcept, ascii, choice, escapedInJson, never, nothing, rule, sequence, text } from "./grammar.ts";
@@ -127,8 +128,8 @@ export class JsonGrammar {
   #listed(schema: JsonSchemaObject, path: string): Part {
     const { const: only, enum: list } = schema;
     if (list !== undefined && !Array.isArray(list)) throw new SchemaProblem(`${path}.enum`, "an array of values", list);
-    const values: unknown[] = list === undefined ? [only] : only === undefined ? list : list.filter((one) => JSON.stringify(one) === JSON.stringify(only));
-    return choice(...[...new Set(values.filter((value) => this.#fits(value, schema, path)).map((value) => JSON.stringify(value)))].map(text));
+    const values: unknown[] = list === undefined ? [only] : only === undefined ? list : list.filter((one) => stringifyWithDigits(one) === stringifyWithDigits(only));
+    return choice(...[...new Set(values.filter((value) => this.#fits(value, schema, path)).map(stringifyWithDigits))].map(text));
   }
 
   /** Whether a value of a list fits the keywords next to the list. */
@@ -143,7 +144,7 @@ export class JsonGrammar {
       const strings = stringsOf(rest, path);
       return strings === undefined || accepts(strings, value);
     }
-    if (typeof value === "number") {
+    if (typeof value === "number" || typeof value === "bigint") {
       const { least, most } = limitsOf(rest, path);
       if (rest["multipleOf"] !== undefined) throw new SchemaProblem(`${path}.multipleOf`, "no list of values next to it", rest["multipleOf"]);
       return (least === undefined || value > least.value || (least.allowed && value === least.value)) && (most === undefined || value < most.value || (most.allowed && value === most.value));
@@ -291,6 +292,7 @@ export class JsonGrammar {
 function typeOf(value: unknown): TypeName {
   if (value === null) return "null";
   if (Array.isArray(value)) return "array";
+  if (typeof value === "bigint") return "integer";
   if (typeof value === "number") return Number.isInteger(value) ? "integer" : "number";
   return typeof value as "string" | "boolean" | "object";
 }

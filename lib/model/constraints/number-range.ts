@@ -5,7 +5,8 @@ import { automatonOf } from "./expression.ts";
 
 /** A limit, which itself may be allowed. */
 export interface Limit {
-  readonly value: number;
+  /** Exact as a bigint where a number would round an integer. */
+  readonly value: number | bigint;
   readonly allowed: boolean;
 }
 
@@ -38,6 +39,7 @@ export function integersWithin({ least, most }: Limits): Automaton {
 
 /** The integer at a limit or next to it. */
 function toInteger({ value, allowed }: Limit, inwards: 1 | -1): bigint {
+  if (typeof value === "bigint") return value + (allowed ? 0n : BigInt(inwards));
   const rounded = inwards === 1 ? Math.ceil(value) : Math.floor(value);
   return BigInt(rounded) + (rounded === value && !allowed ? BigInt(inwards) : 0n);
 }
@@ -86,7 +88,7 @@ export function multiplesOf(divisor: number): Automaton {
 export function numbersWithin({ least, most }: Limits): Automaton | undefined {
   if (least === undefined && most === undefined) return regular(`-?(?:0|[1-9]\\d{0,${integerDigits - 1}})(?:\\.\\d{1,15})?(?:[eE][+-]?\\d{1,2})?`);
   const zero: Limit = { value: 0, allowed: true };
-  const mirrored = (limit: Limit | undefined): Limit | undefined => limit && { ...limit, value: -limit.value };
+  const mirrored = (limit: Limit | undefined): Limit | undefined => limit && { ...limit, value: -Number(limit.value) };
   const positive = magnitudes(least === undefined || least.value < 0 ? zero : least, most);
   const negative = magnitudes(most === undefined || most.value >= 0 ? { value: 0, allowed: false } : mirrored(most)!, mirrored(least));
   if (positive === undefined || negative === undefined) return undefined;
@@ -100,8 +102,8 @@ export function numbersWithin({ least, most }: Limits): Automaton | undefined {
 
 /** Numbers without a sign, within limits of which the lower one is not negative. */
 function magnitudes(least: Limit, most: Limit | undefined): Automaton | undefined {
-  const lower = digitsOf(least.value);
-  const upper = most === undefined ? undefined : digitsOf(Math.max(0, most.value));
+  const lower = digitsOf(Number(least.value));
+  const upper = most === undefined ? undefined : digitsOf(Math.max(0, Number(most.value)));
   if (lower === undefined || (most !== undefined && upper === undefined)) return undefined;
   if (most !== undefined && (most.value < least.value || most.value < 0)) return [{ accepts: false, edges: [] }];
   const whole = Math.max(lower.whole.length, upper?.whole.length ?? 0, 1);

@@ -1,4 +1,5 @@
 /** The keywords of schemas: which are known, which say nothing about values, and how schemas combine. */
+import { stringifyWithDigits } from "../text/json-digits.ts";
 import { SchemaProblem } from "./schema-problem.ts";
 import type { JsonSchemaObject } from "./schema-problem.ts";
 
@@ -60,7 +61,7 @@ export function merged(schema: JsonSchemaObject, without: string, under: JsonSch
   const own = Object.keys(found);
   for (const [key, value] of Object.entries(under)) {
     if (silent.includes(key) || key.startsWith("x-")) continue;
-    if (key in found && JSON.stringify(found[key]) !== JSON.stringify(value)) throw new SchemaProblem(`${path}.${key}`, "one value of each keyword", value);
+    if (key in found && stringifyWithDigits(found[key]) !== stringifyWithDigits(value)) throw new SchemaProblem(`${path}.${key}`, "one value of each keyword", value);
     found[key] = value;
   }
   if (own.length > 0) {
@@ -97,6 +98,6 @@ export function areDisjoint(one: unknown, other: unknown, resolve: (schema: unkn
 
 /** The values of a schema that lists them, as JSON. */
 function listOf(schema: JsonSchemaObject): readonly string[] | undefined {
-  if (schema["const"] !== undefined) return [JSON.stringify(schema["const"])];
-  return Array.isArray(schema["enum"]) ? schema["enum"].map((value) => JSON.stringify(value)) : undefined;
+  if (schema["const"] !== undefined) return [stringifyWithDigits(schema["const"])];
+  return Array.isArray(schema["enum"]) ? schema["enum"].map(stringifyWithDigits) : undefined;
 }

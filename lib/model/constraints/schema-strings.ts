@@ -98,12 +98,12 @@ export function numbersOf(schema: JsonSchemaObject, path: string, integer: boole
 export function limitsOf(schema: JsonSchemaObject, path: string): Limits {
   const limit = (key: string) => {
     const value = schema[key];
-    if (value === undefined || (typeof value === "number" && Number.isFinite(value))) return value;
+    if (value === undefined || typeof value === "bigint" || (typeof value === "number" && Number.isFinite(value))) return value;
     throw new SchemaProblem(`${path}.${key}`, "a number", value);
   };
-  const tighter = (allowed: number | undefined, open: number | undefined, sign: 1 | -1) => {
+  const tighter = (allowed: number | bigint | undefined, open: number | bigint | undefined, sign: 1 | -1) => {
     if (allowed === undefined) return open === undefined ? undefined : { value: open, allowed: false };
-    return open !== undefined && sign * open >= sign * allowed ? { value: open, allowed: false } : { value: allowed, allowed: true };
+    return open !== undefined && (sign === 1 ? open >= allowed : open <= allowed) ? { value: open, allowed: false } : { value: allowed, allowed: true };
   };
   return {
     least: tighter(limit("minimum"), limit("exclusiveMinimum"), 1),

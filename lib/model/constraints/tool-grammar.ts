@@ -45,9 +45,19 @@ export function noCalls(grammar: Grammar, { toolCall }: AnswerFormat): Part | un
 
 const literal = (of: string): string => of.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&");
 
+/** The schema of a call's arguments, which are an object: without a type it would allow any value. */
+function ofObjects({ parameters, path }: Tool): unknown {
+  if (parameters === true) return { type: "object" };
+  if (!isObject(parameters) || parameters["$ref"] !== undefined || parameters["type"] === "object") return parameters;
+  const { type } = parameters;
+  if (type !== undefined && !(Array.isArray(type) && type.includes("object"))) throw new SchemaProblem(`${path}.type`, '"object"', type);
+  return { ...parameters, type: "object" };
+}
+
 function callOf(grammar: Grammar, format: CallFormat, tool: Tool): Part {
-  const { name, parameters, path } = tool;
-  if (format.syntax === "xml") return sequence(text(`<function=${name}>\n`), xmlArguments(grammar, format, tool), text("</function>\n"));
+  const { name, path } = tool;
+  const parameters = ofObjects(tool);
+  if (format.syntax === "xml") return sequence(text(`<function=${name}>\n`), xmlArguments(grammar, format, { name, parameters, path }), text("</function>\n"));
   const value = new JsonGrammar(grammar, parameters, path).root();
   return sequence(text(`{"name": ${JSON.stringify(name)}, "arguments": `), value, text("}\n"));
 }

@@ -8,6 +8,11 @@ export function capacityOf(model: LanguageModel): number {
   return capacity * pageTokens;
 }
 
+/** How many tokens one session can have: as many as pages hold, and as the model has positions. */
+export function longestOf(model: LanguageModel): number {
+  return Math.min(capacityOf(model), model.config.maxPositions);
+}
+
 /**
  * Refuses tokens that would not fit even if all pages were free.
  *

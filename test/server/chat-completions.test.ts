@@ -201,6 +201,20 @@ describe("bodies", () => {
     }
   });
 
+  test("arguments whose schema says no type are an object, and integers beyond 2^53 in a schema are kept", async () => {
+    const least = 9223372036854775800n;
+    const schemas = ["{}", '{"description":"any"}', `{"type":"object","properties":{"a":{"type":"integer","minimum":${least},"maximum":${least + 7n}}},"required":["a"]}`];
+    for (const parameters of schemas) {
+      const body = `{"messages":${JSON.stringify(hello)},"max_tokens":300,"seed":1,"tool_choice":"required","tools":[{"type":"function","function":{"name":"ping","parameters":${parameters}}}]}`;
+      const { choices: [choice] } = (await (await server.send(path, body)).json()) as any;
+      expect(["tool_calls", "length"]).toContain(choice.finish_reason);
+      const [call] = choice.message.tool_calls ?? [];
+      if (parameters.length > 30) expect(call.function.arguments).toMatch(/^\{\s*"a":\s*922337203685477580[0-7]\s*\}$/);
+    }
+    const array = `{"messages":${JSON.stringify(hello)},"tool_choice":"required","tools":[{"type":"function","function":{"name":"ping","parameters":{"type":"array"}}}]}`;
+    expect(((await (await server.send(path, array)).json()) as any).error.message).toMatch(/^tools\[0\]\.function\.parameters\.type: expected "object"/);
+  });
+
   test("a prompt that is too long says how long it may be", async () => {
     const response = await server.send(path, { messages: [{ role: "user", content: "abc ".repeat(20_000) }] });
     expect(response.status).toBe(400);

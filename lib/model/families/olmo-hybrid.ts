@@ -136,7 +136,7 @@ function thetaOf([root]: ConfigParts, data: Data, place: ConfigPlace): number | 
   refuseRotation(root["rope_parameters"] ?? {}, place, "rope_parameters");
   const factor = rotation.partial_rotary_factor ?? 1;
   if (factor !== 1) throw unsupportedValue(place, "rope_parameters.partial_rotary_factor", "1 (transformers always rotates whole heads)", factor);
-  const theta = "rope_theta" in rotation ? rotation.rope_theta : "rope_theta" in data ? data.rope_theta : root["rope_parameters"];
+  const theta = "rope_theta" in rotation ? rotation.rope_theta : data.rope_theta;
   if (theta === null || typeof theta === "number") return theta ?? undefined;
   throw configError(place, "rope_parameters.rope_theta", "a number above 1, or null for no rotation", "none");
 }

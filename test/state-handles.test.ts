@@ -25,7 +25,7 @@ describe("handles", () => {
     }
     expect(thrownBy(() => pool.step([handle], { undoable: 1 as never })).argument).toBe("undoable");
     for (const twice of [() => pool.step([handle, handle]), () => pool.draft([handle, handle], [1, 1])]) {
-      expect(thrownBy(twice)).toMatchObject({ code: "invalid-argument", argument: "handles[1]", expected: "each state once", received: "that of handles[0] again" });
+      expect(thrownBy(twice)).toMatchObject({ code: "state", argument: "handles[1]", expected: "each state once", received: "that of handles[0] again" });
     }
     expect(handle.step).toBeUndefined();
 

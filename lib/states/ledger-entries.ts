@@ -82,7 +82,7 @@ export function expectNext(op: string, holders: readonly Holder[], i: number): v
   const holder = holders[i]!;
   const argument = `handles[${i}]`;
   const first = holder.step === undefined ? i : holders.indexOf(holder);
-  if (first < i) throw new GatedDeltaError("invalid-argument", { op, argument, expected: "each state once", received: `that of handles[${first}] again` });
+  if (first < i) throw new GatedDeltaError("state", { op, argument, expected: "each state once", received: `that of handles[${first}] again` });
   expectUsable(op, holder, argument);
 }
 

@@ -128,9 +128,7 @@ export class Plan implements Disposable {
   #expectTensors(): void {
     if (this.#disposals === disposals) return;
     for (const { op, argument, tensor } of this.#recorder.tensors) {
-      if (!tensor.disposed) continue;
-      const expected = "a tensor that is not disposed";
-      throw new DisposedError({ op, argument, expected });
+      if (tensor.disposed) throw new DisposedError({ op, argument, expected: "a tensor that is not disposed" });
     }
     this.#disposals = disposals;
   }

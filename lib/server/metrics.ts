@@ -1,6 +1,6 @@
 /** The figures of `GET /metrics`, in Prometheus' text form, by the package prom-client, which is loaded when a request has ended. */
 import type * as Prometheus from "prom-client";
-import { optionalPackage } from "../arguments/optional-package.ts";
+import { optionalPackage } from "../native/optional-package.ts";
 import { UnsupportedError } from "../errors.ts";
 import { apiOf } from "./apis.ts";
 import { metersOf } from "./meters.ts";

@@ -1,5 +1,5 @@
 /** The Workers of a model that match texts with grammars. */
-import { optionalPackage } from "../../arguments/optional-package.ts";
+import { optionalPackage } from "../../native/optional-package.ts";
 import { GatedDeltaError, UnsupportedError } from "../../errors.ts";
 import { byteCharacters } from "../text/byte-level.ts";
 import type { ModelText } from "../text/model-text.ts";

@@ -30,7 +30,7 @@ export function toolsOf(descriptions: readonly object[]): Tool[] {
 
 /** One call or more of any of the tools, and nothing else; of a single tool one call. */
 export function callsGrammar(grammar: Grammar, format: CallFormat, tools: readonly Tool[], several: boolean): Part {
-  const calls = choice(...tools.map((tool) => callOf(grammar, format, tool)));
+  const calls = choice(...tools.map((tool) => callOf(grammar, format, { ...tool, parameters: ofObjects(tool) })));
   const call = sequence(text(`${format.begin}\n`), calls, text(format.end));
   if (!several) return call;
   const name = grammar.name("calls");
@@ -55,9 +55,8 @@ function ofObjects({ parameters, path }: Tool): unknown {
 }
 
 function callOf(grammar: Grammar, format: CallFormat, tool: Tool): Part {
-  const { name, path } = tool;
-  const parameters = ofObjects(tool);
-  if (format.syntax === "xml") return sequence(text(`<function=${name}>\n`), xmlArguments(grammar, format, { name, parameters, path }), text("</function>\n"));
+  const { name, parameters, path } = tool;
+  if (format.syntax === "xml") return sequence(text(`<function=${name}>\n`), xmlArguments(grammar, format, tool), text("</function>\n"));
   const value = new JsonGrammar(grammar, parameters, path).root();
   return sequence(text(`{"name": ${JSON.stringify(name)}, "arguments": `), value, text("}\n"));
 }

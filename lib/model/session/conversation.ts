@@ -224,7 +224,7 @@ export class Conversation {
 
   /** Throws if it can't continue, and drops an invalid sequence. */
   check(): void {
-    const lost = this.disposed ? endedError() : this.#lost();
+    const lost = this.#lost();
     if (lost !== undefined) throw lost;
     if (this.request?.refused !== undefined) throw this.request.refused;
     this.memory.check();
@@ -321,10 +321,11 @@ export class Conversation {
     this.context.scheduler.freed();
   }
 
-  /** Returns a DisposedError if the model or its device is gone. */
+  /** Returns a DisposedError if the session, the model or its device is gone. */
   #lost(): DisposedError | undefined {
+    if (this.disposed) return endedError();
     const { disposed, device } = this.model;
-    if (this.disposed || (!disposed && !device.closed)) return undefined;
+    if (!disposed && !device.closed) return undefined;
     const [expected, received] = disposed ? ["a model that is not disposed", "a disposed one"] : ["a device that is open", "a closed one"];
     return new DisposedError({ op: "session", expected, received });
   }

@@ -18,9 +18,6 @@ interface Settings {
   readonly stop?: string | readonly string[] | null | undefined;
 }
 
-/** The least sum of probabilities: 0 asks for the most likely token. */
-const leastTopP = 1e-9;
-
 /**
  * How many answers a body asks for.
  *
@@ -31,6 +28,9 @@ export function answersOf(n: number | null | undefined, { answers }: Served): nu
   if (asked < 1 || asked > answers) throw new Problem("invalid", `n: expected an integer in 1..${answers}, got ${asked}`, { member: "n" });
   return asked;
 }
+
+/** The least sum of probabilities: 0 asks for the most likely token. */
+const leastTopP = 1e-9;
 
 /**
  * The options of a body's settings. Those that it leaves out are left out.

@@ -2,6 +2,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { UnsupportedError } from "../errors.ts";
+import { isCompiled } from "./candidates.ts";
 
 /**
  * The main file of a package: where modules are found from here; for a program in one file, which finds none, in the working directory. The
@@ -10,14 +11,18 @@ import { UnsupportedError } from "../errors.ts";
  * @throws {UnsupportedError} that says how to install it.
  */
 export function optionalPackage(op: string, name: string): string {
-  for (const find of [() => Bun.resolveSync(name, import.meta.dir), ...(import.meta.dir.startsWith("/$bunfs") ? [() => inWorkingDirectory(name)] : [])]) {
+  for (const find of isCompiled() ? [fromHere, inWorkingDirectory] : [fromHere]) {
     try {
-      return find();
+      return find(name);
     } catch {
       // It may be at the other place.
     }
   }
   throw new UnsupportedError({ op, expected: `the package ${name}: \`bun add ${name}\``, received: "no such package" });
+}
+
+function fromHere(name: string): string {
+  return Bun.resolveSync(name, import.meta.dir);
 }
 
 function inWorkingDirectory(name: string): string {

@@ -51,9 +51,9 @@ describe.each(["head", "key"] as const)("gates per %s", (gateDims) => {
       gate: gateDims === "key" ? make(tokens, valueHeads, keyDim) : make(tokens, valueHeads), beta: make(tokens, valueHeads),
       out: make(tokens, valueHeads, valueDim),
     };
-    const op = (states: ReturnType<ReturnType<StatePool["step"]>["layer"]>, from: number, to: number): Op => {
+    const op = (states: ReturnType<ReturnType<StatePool["step"]>["layer"]>, from: number, to: number, other: object = {}): Op => {
       const part = Object.fromEntries(Object.entries(all).map(([name, tensor]) => [name, tensor.slice(from, to)])) as typeof all;
-      return gatedDelta({ ...part, gateForm: "log", gateDims, qkNorm: "l2", states, headMap: headMap as HeadMap });
+      return gatedDelta({ ...part, gateForm: "log", gateDims, qkNorm: "l2", states, headMap: headMap as HeadMap, ...other });
     };
     const stateAfter = (how: "draft" | "steps") => {
       using pool = StatePool.create(device, { slots: 1, layers: 1, ...sizes, conv: false });
@@ -61,7 +61,11 @@ describe.each(["head", "key"] as const)("gates per %s", (gateDims) => {
       pool.run([handle], (step) => [op(step.layer(0), 0, 1)]);
       if (how === "draft") {
         const draft = pool.draft([handle], [3]);
+        // Ops that are made, or refused, without being run: of another map of heads, and of other gates.
+        op(draft.layer(0), 1, 4, { headMap: headMap === "block" ? "tiled" : "block" });
+        thrownBy(() => draft.run(() => [op(draft.layer(0), 1, 4, { gateDims: gateDims === "head" ? "key" : "head" })]));
         draft.run(() => [op(draft.layer(0), 1, 4)]);
+        op(draft.layer(0), 1, 4, { headMap: headMap === "block" ? "tiled" : "block" });
         draft.commit([2]);
       } else {
         for (const t of [1, 2]) pool.run([handle], (step) => [op(step.layer(0), t, t + 1)]);

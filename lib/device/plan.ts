@@ -56,7 +56,6 @@ export class Plan implements Disposable {
   /** The disposal counter when all tensors were last seen alive. */
   #disposals = -1;
   #disposed = false;
-  #running = false;
 
   private constructor(by: Maker, work: DeviceWork, build: (pass: Pass) => void) {
     expectMaker(by, "Plan", "device.plan(…) instead of a constructor");
@@ -99,29 +98,23 @@ export class Plan implements Disposable {
     const op = "plan.run";
     const step = options === undefined ? undefined : membersOf(op, options, ["step"], { argument: "", expected: "{ step }" }).step;
     if (this.disposed) throw new DisposedError({ op, expected: "a plan that is not disposed" });
-    // Reading index arrays can run code of the caller, which must not replay this plan recursively.
-    if (this.#running) throw new GatedDeltaError("state", { op, message: "this plan is being run" });
-    this.#running = true;
-    try {
-      this.#expectTensors();
-      const entered = this.#enter(op, step);
-      this.#recorder.indices.refresh();
-      if (this.disposed) throw new DisposedError({ op, expected: "a plan that is not disposed" });
-      this.#work.expectIdle(op);
-      entered?.expectOpen(); // reading index arrays can run code of the caller
-      const { participants, submissions } = this.#work;
-      participants.expectCommittable(op);
-      const ticket = runPlan(this.#handle, op);
-      if (entered !== undefined) {
-        participants.join(entered.participant);
-        entered.wrote();
-      }
-      submissions.committed(ticket, this.#owners);
-      participants.committed(ticket);
-      return ticket;
-    } finally {
-      this.#running = false;
+    this.#work.expectIdle(op);
+    this.#expectTensors();
+    const entered = this.#enter(op, step);
+    // Reading index arrays can run code of the caller, which must run no plan meanwhile.
+    this.#work.record(() => this.#recorder.indices.refresh());
+    if (this.disposed) throw new DisposedError({ op, expected: "a plan that is not disposed" });
+    entered?.expectOpen();
+    const { participants, submissions } = this.#work;
+    participants.expectCommittable(op);
+    const ticket = runPlan(this.#handle, op);
+    if (entered !== undefined) {
+      participants.join(entered.participant);
+      entered.wrote();
     }
+    submissions.committed(ticket, this.#owners);
+    participants.committed(ticket);
+    return ticket;
   }
 
   /** Throws if a tensor was disposed. The native side keeps buffers alive, so only views can be gone. */

@@ -2,7 +2,7 @@
 import { GatedDeltaError } from "../errors.ts";
 import { admit, bind, encoded } from "../ops/layer-states.ts";
 import type { BoundStates, StateUse } from "../ops/layer-states.ts";
-import type { HeadMap } from "../native/options.ts";
+import type { GateDims, HeadMap } from "../native/options.ts";
 import type { Recorder } from "../ops/recorder.ts";
 import type { DeltaRecords } from "../ops/recurrence-arguments.ts";
 import type { Tensor } from "../tensor/tensor.ts";
@@ -13,8 +13,10 @@ import type { StatePass } from "./pass-states.ts";
 /** Records of a layer from the verification to the commit. */
 interface LayerRecords {
   convInput: Tensor | undefined;
-  records: DeltaRecords | undefined;
-  headMap: HeadMap | undefined;
+  /** Memory for each shape of gates that an op was made with. */
+  readonly records: { [gateDims in GateDims]?: DeltaRecords };
+  /** The op over the recurrence that was encoded last. */
+  verified: { readonly gateDims: GateDims; readonly headMap: HeadMap | undefined } | undefined;
 }
 
 /** The pass of a draft. */
@@ -53,8 +55,13 @@ export class DraftLayer extends PassLayer {
       throw new GatedDeltaError("invalid-argument", { op, argument: "x", expected, received: "another tensor" });
     }
     if (!use.kinds.includes("state") || snapshotSlots !== undefined) return bound;
-    kept.headMap = use.headMap;
-    return { ...bound, records: (kept.records ??= recordsFor(pass, layer, use.perKey === true)) };
+    return { ...bound, records: recordsOf(pass, layer, gateDimsOf(use)) };
+  }
+
+  override [encoded](use: StateUse, recorder: Recorder): void {
+    super[encoded](use, recorder);
+    if (!use.kinds.includes("state")) return;
+    this.pass.layers[this.layer]!.verified = { gateDims: gateDimsOf(use), headMap: use.headMap };
   }
 }
 
@@ -80,22 +87,31 @@ export class CommitLayer extends PassLayer {
     this.pass.coverage.encodeMore();
   }
 
-  /** Empty records, of a layer that verified no token. */
-  noRecords(): DeltaRecords {
-    return (this.pass.layers[this.layer]!.records = recordsFor(this.pass, this.layer, false));
+  /** What the commit of the recurrence reads: the records of the verifying op, or empty ones if no token was verified. */
+  committed(): { readonly records: DeltaRecords; readonly headMap: HeadMap | undefined } {
+    const { gateDims, headMap } = this.pass.layers[this.layer]!.verified ?? { gateDims: "head", headMap: undefined };
+    return { records: recordsOf(this.pass, this.layer, gateDims), headMap };
   }
 }
 
-/** Memory for a layer's records. Frozen, so that the commit reads the same tensors. */
-function recordsFor({ pool, starts, rows }: DraftPass, layer: number, perKey: boolean): DeltaRecords {
-  if (rows !== undefined) return rows.records(layer);
+function gateDimsOf({ perKey }: StateUse): GateDims {
+  return perKey === true ? "key" : "head";
+}
+
+/** Memory for a layer's records. */
+function recordsOf(pass: DraftPass, layer: number, gateDims: GateDims): DeltaRecords {
+  return pass.rows?.records(layer) ?? (pass.layers[layer]!.records[gateDims] ??= newRecords(pass, gateDims));
+}
+
+/** Frozen, so that the commit reads the same tensors. */
+function newRecords({ pool, starts }: DraftPass, gateDims: GateDims): DeltaRecords {
   const { keyHeads, valueHeads, keyDim, valueDim } = pool.shape;
   const { device } = pool;
   const tokens = starts.at(-1)!;
   return Object.freeze({
     key: device.tensor("f32", [tokens, keyHeads, keyDim]),
     delta: device.tensor("f32", [tokens, valueHeads, valueDim]),
-    decay: device.tensor("f32", [tokens, valueHeads, ...(perKey ? [keyDim] : [])]),
+    decay: device.tensor("f32", [tokens, valueHeads, ...(gateDims === "key" ? [keyDim] : [])]),
   });
 }
 

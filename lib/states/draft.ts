@@ -81,7 +81,7 @@ export class Draft implements Disposable {
         writeSlots: new Int32Array(handles.length).fill(-1),
         // With records in rows of a DraftMemory, the trial has no choices.
         snapshotSlots: "choices" in entry && rows === undefined ? newestFirst(entry.choices) : undefined,
-        layers: Array.from({ length: pool.layers }, () => ({ convInput: undefined, records: undefined, headMap: undefined })),
+        layers: Array.from({ length: pool.layers }, () => ({ convInput: undefined, records: {}, verified: undefined })),
         rows,
       };
       entry.undo = () => {
@@ -169,6 +169,7 @@ export class Draft implements Disposable {
     const { pool, ledger, entry, coverage, snapshotSlots } = this.#pass;
     expectOpen(op, this.#pass);
     const counts = this.#asCounts(op, accepted);
+    expectOpen(op, this.#pass); // reading the numbers can run code of the caller
     coverage.expectComplete(op, true);
     const { failure } = coverage.outcome;
     if (failure !== undefined) {
@@ -209,16 +210,15 @@ export class Draft implements Disposable {
 
   /** Applies the accepted tokens to the states, in all layers as one submission. */
   #runCommits(counts: readonly number[], writeSlots: Int32Array): void {
-    const { pool, starts, layers } = this.#pass;
+    const { pool, starts } = this.#pass;
     const kinds: readonly StateKind[] = kindsOf(pool.shape);
     // Needed even without drafted tokens: their ops may not have run, and a state of zeros must be stored.
     pool.device.run((pass) => {
-      for (const [layer, kept] of layers.entries()) {
+      for (let layer = 0; layer < pool.layers; layer++) {
         const states = new CommitLayer(this.#pass, layer, writeSlots);
         const common = { cuSeqlens: starts, counts, states };
         if (kinds.includes("conv")) pass.commitCausalConv1d({ x: this.convInput(layer), ...common });
-        const records = kept.records ?? states.noRecords();
-        pass.commitGatedDelta({ records, headMap: kept.headMap, ...common });
+        pass.commitGatedDelta({ ...states.committed(), ...common });
       }
     });
   }
@@ -244,6 +244,7 @@ export class Draft implements Disposable {
 function freeRecords({ layers, rows }: DraftPass): void {
   if (rows !== undefined) return rows.release(); // the tensors are views of its memory
   for (const { convInput, records } of layers) {
-    for (const tensor of [convInput, records?.key, records?.delta, records?.decay]) tensor?.[Symbol.dispose]();
+    const tensors = Object.values(records).flatMap(({ key, delta, decay }) => [key, delta, decay]);
+    for (const tensor of [convInput, ...tensors]) tensor?.[Symbol.dispose]();
   }
 }

@@ -220,7 +220,8 @@ kernel void gd_conv(device const T* x [[buffer(0)]],
   GDM_UNROLL for (uint j = 0; j < GDM_CONV_MAX_TAPS; ++j) old.column[j] = 0u;
   if (group.y == 0) {
     conv_stage(memory, (device const T*)state, staged, readSlots[sequence], params.channels, firstChannel, index);
-    threadgroup_barrier(mem_flags::mem_threadgroup);
+    // Device memory too: a store below may go to the slot that was read.
+    threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup);
     if (exists) conv_take(old, memory, index);
     taps = old;
   } else {

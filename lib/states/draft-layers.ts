@@ -87,7 +87,7 @@ export class CommitLayer extends PassLayer {
     this.pass.coverage.encodeMore();
   }
 
-  /** What the commit of the recurrence reads: the records of the verifying op, or empty ones if no token was verified. */
+  /** Input of the commit of the recurrence: the records of the verifying op, or empty ones if no token was verified. */
   committed(): { readonly records: DeltaRecords; readonly headMap: HeadMap | undefined } {
     const { gateDims, headMap } = this.pass.layers[this.layer]!.verified ?? { gateDims: "head", headMap: undefined };
     return { records: recordsOf(this.pass, this.layer, gateDims), headMap };

@@ -248,6 +248,16 @@ onEachBackend("stored states", ({ name, device }) => {
     expectSameBits("out", out.toFloat32(), outs);
     expectSameBits("state", pool.toFloat32(), plain.toFloat32());
 
+    // A store into the slot that its own sequence reads comes after the read.
+    const results = [0, 3].map((stored) => {
+      const own = poolOf(4);
+      const store = { offsets: [0, 0, 1, 1], tokens: [lengths[1]!], slots: [stored] };
+      device.run(causalConv1d({ x, out, ...filters, state: own, checkpoints: store, cuSeqlens: starts, readSlots, writeSlots: [-1, 2, -1] }));
+      device.wait();
+      return [out.toFloat32(), bits(own, stored), bits(own, 2)];
+    });
+    for (const [i, result] of results[0]!.entries()) expectSameBits(`stored in its own slot, ${i}`, result, results[1]![i]!);
+
     for (const share of [1, 0.5, 0]) {
       const counts = lengths.map((length) => Math.ceil(length * share));
       const committed = poolOf(3);

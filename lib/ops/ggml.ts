@@ -90,7 +90,8 @@ export interface SsmConvUpdateInplaceIdsArguments extends SsmConvUpdateArguments
  * \end{aligned}
  * ```
  *
- * State s of `state` becomes state s of `stateDst`.
+ * State s of `state` becomes state s of `stateDst`. `q`, `k`, `v` and `out` may be strided views with free token and head
+ * strides, whose sequences follow one another: the stride of B is T times that of T.
  *
  * @throws {GatedDeltaError} that names the argument: at this call if one is missing, unknown or of the wrong type; when the
  *   op is encoded if shapes, dtypes, memory or index data do not fit. Nothing is written then.

@@ -20,7 +20,7 @@ const place = { path: undefined, op: "load" };
 const golden = (name: string): Config => JSON.parse(readFileSync(join(import.meta.dir, "golden", name, "config.json"), "utf8")) as Config;
 const { head_dim: _, ...bailing } = golden("mixers/bailing_hybrid");
 const model = golden("models/qwen3_5-bf16");
-const text = { ...model, model_type: "qwen3_5_text" };
+const text: Config = { ...model, model_type: "qwen3_5_text" };
 const wrapped = (more: Config): Config => ({ model_type: "qwen3_5", text_config: text, ...more });
 const parse = (config: Config) => parseModelConfig(config, place).config;
 const modelSettings = qwen35.settings;
@@ -84,6 +84,13 @@ describe("settings", () => {
   test("of mixtures of experts", () => {
     check(qwen35Moe.settings, golden("models/qwen3_5_moe")["text_config"] as Config, parse);
     check(qwen3Next.settings, golden("models/qwen3_next"), parse);
+  });
+
+  test("of the output gates: Qwen3-Next's are SiLU", () => {
+    const config = golden("models/qwen3_next");
+    for (const output_gate_type of [null, "silu", "swish"]) expect(parse({ ...config, output_gate_type }).mixer.outputGate).toBe("silu");
+    const { code, argument } = thrownBy(() => parse({ ...config, output_gate_type: "sigmoid" }));
+    expect([code, argument]).toEqual(["unsupported", "config: output_gate_type"]);
   });
 
   test("that the parsers read are called computed, or have one value", () => {
@@ -156,6 +163,30 @@ describe("rotations", () => {
     }
     expect(refused(rotated({ rope_scaling: { type: "default" } }))).toBe("config: rope_scaling");
     expect(parse(rotated({ rope_theta: 1e6, partial_rotary_factor: 0.5, rope_scaling: { type: "default" } })).attention).toEqual(attention);
+  });
+
+  test("of a whole model around the text model do not stand for the text model's own", () => {
+    const { rope_parameters: _, ...unturned } = text;
+    const around = (more: Config, inner: Config = {}): Config => ({ ...wrapped(more), text_config: { ...unturned, ...inner } });
+    for (const key of ["rope_parameters", "rope_scaling"]) expect(refused(around({ [key]: own, rope_theta: 1e6 }))).toBe(`config: ${key}`);
+    expect(refused(around({ rope_theta: 1e6 }))).toBe("config: rope_theta");
+    expect(refused(around({ rope_theta: 1e6 }, { rope_parameters: { rope_type: "default" } }))).toBe("config: rope_theta");
+    expect(refused(around({ rope_parameters: own }, { rope_theta: 1e6 }))).toBe("config: rope_parameters"); // another fraction
+    expect(parse(around({ rope_parameters: own }, { rope_parameters: own }))).toEqual(parse(rotated({})));
+    expect(thrownBy(() => parse(around({}))).argument).toBe("config.rope_parameters.rope_theta");
+    // Neither transformers nor mlx-lm reads these two, here.
+    expect(parse(around({ rope_theta: 1e7, partial_rotary_factor: null }, { rope_parameters: own }))).toEqual(parse(rotated({})));
+  });
+
+  test("of a fraction of null are refused: whole heads turn in transformers, and a quarter once it has saved the model", () => {
+    const { partial_rotary_factor: _, ...whole } = own;
+    for (const config of [text, golden("models/qwen3_next"), golden("models/qwen3_5_moe")["text_config"] as Config]) {
+      const { rope_parameters: _, ...unturned } = config;
+      for (const more of [{ rope_parameters: whole }, { rope_theta: 1e6 }, { rope_scaling: whole }, { rope_parameters: { ...whole, partial_rotary_factor: null } }]) {
+        expect(refused({ ...unturned, ...more, partial_rotary_factor: null })).toBe("config: partial_rotary_factor");
+      }
+    }
+    expect(parse(rotated({ partial_rotary_factor: null }))).toEqual(parse(rotated({})));
   });
 
   test("of three positions are those of text", () => {

@@ -172,6 +172,37 @@ describe("where a mixer may be", () => {
   test.each(roots)("%s", (root) => expect(outputOf(`${root}${mixer}.`)).toEqual(expected));
 });
 
+/** Convolutions as transformers saves OLMo's joint one: `torch.chunk` in three, whatever the channels of queries, keys and values are. */
+function chunk(tensors: Record<string, TensorToWrite>): number[] {
+  const names = ["q", "k", "v"].map((one) => Object.keys(tensors).find((name) => name.endsWith(`.${one}_conv1d.weight`))!);
+  const joint = names.flatMap((name) => [...(tensors[name]!.data as Float32Array)]);
+  const [channels, taps] = [joint.length / olmo.width, olmo.width];
+  const most = Math.ceil(channels / 3);
+  return names.map((name, i) => {
+    const data = Float32Array.from(joint.slice(i * most * taps, (i + 1) * most * taps));
+    tensors[name] = { dtype: "F32", shape: [data.length / taps, 1, taps], data };
+    return data.length / taps;
+  });
+}
+
+describe("OLMo's convolutions in the three parts that transformers saves", () => {
+  test.each<[heads: number, keyDim: number, valueHeads: number, valueDim: number, parts: number[]]>([
+    [2, 16, 2, 24, [38, 38, 36]],
+    [2, 8, 2, 16, [22, 22, 20]],
+    [1, 8, 1, 16, [11, 11, 10]],
+    [2, 16, 2, 40, [48, 48, 48]],
+  ])("%d key heads of %d, %d value heads of %d", (keyHeads, keyDim, valueHeads, valueDim, parts) => {
+    const shape: SeparateShape = { ...olmo, keyHeads, keyDim, valueHeads, valueDim, betaForm: "2-sigmoid" };
+    const config = { ...olmoKeys, linear_num_key_heads: keyHeads, linear_key_head_dim: keyDim, linear_num_value_heads: valueHeads, linear_value_head_dim: valueDim };
+    const weights = separateWeights(new Random(8), shape, "f32");
+    const outputOf = (change?: (tensors: Record<string, TensorToWrite>) => void) => {
+      using layer = GatedDeltaNet.load(device, writeMixer(newPath("mixer"), config, weights, "f32", "model.layers.0.linear_attn.", change), { layer: 0 });
+      return drive(layer, randomHidden(new Random(9), [5], 48), [together([5])]).outputs[0]!;
+    };
+    expect(outputOf((tensors) => expect(chunk(tensors)).toEqual(parts))).toEqual(outputOf());
+  });
+});
+
 describe("checkpoints that are refused", () => {
   const { shape, config, mixer } = cases[0]!;
   const weights = separateWeights(new Random(6), shape, "f32");
@@ -219,6 +250,7 @@ describe("configurations", () => {
     ["a size of another type", { model_type: "kimi_linear", ...released, linear_attn_config: { num_heads: "3" } }, "invalid-argument", "config.linear_attn_config.num_heads"],
     ["a nested configuration that is none", { model_type: "kimi_linear", linear_attn_config: 3, hidden_size: 48 }, "invalid-argument", "config.linear_attn_config"],
     ["a bound that is none", { model_type: "glm5_next", ...kdaKeys, linear_lower_bound: 5 }, "invalid-argument", "config.linear_lower_bound"],
+    ["a bound that vLLM alone reads", { model_type: "glm5_next", ...kdaKeys, linear_attn_config: { lower_bound: -2 } }, "unsupported", "config: linear_attn_config.lower_bound"],
     ["a head that no kernel has", { ...bailingReleased, head_dim: 12 }, "invalid-argument", "config.head_dim"],
     ["an activation without a kernel", { model_type: "glm5_next", ...kdaKeys, hidden_act: "gelu" }, "unsupported", "config: hidden_act"],
     ["the same of OLMo", { ...olmoKeys, hidden_act: "gelu" }, "unsupported", "config: hidden_act"],
@@ -230,6 +262,32 @@ describe("configurations", () => {
   ] as const)("%s", (_, config, code, argument) => {
     const error = thrownBy(() => parseLayerConfig(config, 0, place));
     expect([error.code, error.argument]).toEqual([code, argument]);
+  });
+
+  // The values are those of `linear_lower_bound` in transformers 5.24's Glm5NextTextConfig.
+  test.each<[own: object, nested: object | null | undefined, bound: number | undefined]>([
+    [{}, undefined, -5],
+    [{}, { safe_gate: false }, -5],
+    [{}, { lower_bound: -5 }, -5],
+    [{}, { gate_lower_bound: null }, -5],
+    [{}, { gate_lower_bound: null, safe_gate: false }, undefined],
+    [{}, { gate_lower_bound: null, safe_gate: null }, undefined],
+    [{}, { gate_lower_bound: -3, lower_bound: -3, safe_gate: false }, -3],
+    [{ linear_lower_bound: null }, undefined, undefined],
+    [{ linear_lower_bound: null }, null, undefined],
+    [{ linear_lower_bound: null }, {}, -5],
+    [{ linear_lower_bound: null }, { safe_gate: true }, -5],
+    [{ linear_lower_bound: null }, { safe_gate: false }, undefined],
+    [{ linear_lower_bound: null }, { safe_gate: null }, undefined],
+    [{ linear_lower_bound: null }, { gate_lower_bound: -3 }, -3],
+    [{ linear_lower_bound: -4 }, { safe_gate: false }, -4],
+    [{ linear_lower_bound: -4 }, { gate_lower_bound: -3 }, -3],
+    [{ linear_lower_bound: -4 }, { gate_lower_bound: null }, -5],
+    [{ linear_lower_bound: -4 }, { gate_lower_bound: null, safe_gate: true }, -5],
+    [{ linear_lower_bound: -4 }, { gate_lower_bound: null, safe_gate: false }, undefined],
+  ])("GLM-5-next with %j and %j nested has the bound %p", (own, nested, bound) => {
+    const config = { model_type: "glm5_next_text", ...kdaKeys, ...own, ...(nested !== undefined && { linear_attn_config: nested }) };
+    expect(parseLayerConfig(config, 0, place).gateBound).toBe(bound);
   });
 
   test("Qwen3.5 has SiLU gates whatever a configuration says; others have what it says", () => {

@@ -9,7 +9,7 @@
  */
 
 import type { Checked } from "../arguments/schemas.ts";
-import { configError, parsed } from "./config-errors.ts";
+import { configError, parsed, unsupportedValue } from "./config-errors.ts";
 import type { ConfigOf, ConfigPlace } from "./config-errors.ts";
 import { mixerSettings, refuseSettings } from "./config-settings.ts";
 import { kdaSchema } from "./mixer-schemas.ts";
@@ -55,7 +55,7 @@ export function parseKda(architecture: KdaArchitecture, root: object, place: Con
       normEps: data.rms_norm_eps ?? (bailing ? 1e-6 : 1e-5),
       outputGate: "sigmoid",
       gateDims: "key",
-      gateBound: boundOf(architecture, data),
+      gateBound: boundOf(architecture, data, place),
       betaForm: "sigmoid",
       projections: "separate",
     },
@@ -69,7 +69,7 @@ export function parseKda(architecture: KdaArchitecture, root: object, place: Con
 }
 
 /** The bound of the decay, or undefined. Each architecture has its own keys for it. */
-function boundOf(architecture: KdaArchitecture, data: Data): number | undefined {
+function boundOf(architecture: KdaArchitecture, data: Data, place: ConfigPlace): number | undefined {
   const nested = data.linear_attn_config;
   switch (architecture) {
     case "kimi": // none in Kimi Linear, -5 in Kimi K3
@@ -77,13 +77,22 @@ function boundOf(architecture: KdaArchitecture, data: Data): number | undefined 
     case "bailing":
       return data.kda_safe_gate === false ? undefined : data.kda_lower_bound ?? usualBound;
     case "glm": {
-      const given = nested?.lower_bound ?? nested?.gate_lower_bound ?? data.linear_lower_bound;
-      if (typeof given === "number") return given;
-      // `linear_lower_bound: null` and `safe_gate: false` disable the bound; without them the default applies.
-      const none = nested?.safe_gate === false || (given === null && nested?.safe_gate !== true);
-      return none ? undefined : usualBound;
+      const bound = glmBound(data);
+      // vLLM reads this key; transformers does not.
+      const other = nested?.lower_bound ?? bound;
+      if (other !== bound) throw unsupportedValue(place, "linear_attn_config.lower_bound", `the bound of the other keys, ${bound ?? "none"}`, other);
+      return bound;
     }
   }
+}
+
+/** As transformers reads it (`configuration_glm5_next.py`). */
+function glmBound({ linear_attn_config: nested, linear_lower_bound }: Data): number | undefined {
+  const own = linear_lower_bound === undefined ? usualBound : linear_lower_bound;
+  const given = nested?.gate_lower_bound === undefined ? own : nested.gate_lower_bound;
+  if (given !== null) return given;
+  // Nested settings turn null into the usual bound, unless their `safe_gate` is false or null.
+  return nested && (nested.safe_gate === undefined || nested.safe_gate === true) ? usualBound : undefined;
 }
 
 function typeOf(architecture: KdaArchitecture, data: Data, layer: number): string | undefined {

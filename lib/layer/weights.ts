@@ -133,15 +133,14 @@ function separateWeights(loader: TensorLoader, prefix: string, config: LayerConf
   const convolution = source.has(`${prefix}q_conv.conv.weight`) ? "conv.conv" : "conv1d";
   const convolutions = ["q", "k", "v"].map((name) => `${prefix}${name}_${convolution}.weight`);
   const widths = [keys, keys, values];
-  // transformers 5.23 splits OLMo's joint convolution into three equal parts when it saves a model.
-  const third = convChannels(config) / 3;
-  const inThirds = convolutions.every((name) => source.has(name) && source.info(name).shape[0] === third);
+  const chunks = chunksOf(convChannels(config));
+  const inChunks = convolutions.every((name, i) => source.has(name) && source.info(name).shape[0] === chunks[i]);
   return {
     qkv: ["q", "k", "v"].map((name, i) => loader.matrix(`${prefix}${name}_proj`, widths[i] ?? 0, hidden)),
     z: projection("g", values),
     a: perKey ? projection("f", gateChannels(config)) : { matrix: loader.matrix(`${prefix}a_proj`, valueHeads, hidden) },
     b: loader.matrix(`${prefix}b_proj`, valueHeads, hidden),
-    conv: loader.stacked(convolutions, widths.map((channels) => convShapes(inThirds ? third : channels, convWidth))),
+    conv: loader.stacked(convolutions, (inChunks ? chunks : widths).map((channels) => convShapes(channels, convWidth))),
     convBias: undefined,
     aLog: loader.tensor(`${prefix}A_log`, ...heads),
     aLogForm: "raw",
@@ -162,6 +161,15 @@ function separateWeights(loader: TensorLoader, prefix: string, config: LayerConf
     }
     return { down: loader.matrix(first, rank, hidden), matrix: loader.matrix(`${prefix}${name}_b_proj`, rows, rank) };
   }
+}
+
+/**
+ * The parts in which transformers saves OLMo's joint convolution (`conversion_mapping.py`), whatever its queries, keys and values are:
+ * those of `torch.chunk`, two equal ones and a rest that is not longer.
+ */
+function chunksOf(channels: number): number[] {
+  const most = Math.ceil(channels / 3);
+  return [most, most, channels - 2 * most];
 }
 
 type Shape = readonly number[];

@@ -92,24 +92,48 @@ export const qwenLayers: Pick<Family<QwenLayer>, "elsewhere" | "normForm" | "mix
   },
 };
 
-/** The heads' length and rotation, which transformers reads from `rope_scaling` and mlx-lm from `rope_parameters`. */
+/**
+ * The heads' length and rotation, which transformers reads from `rope_scaling` and mlx-lm from `rope_parameters`. Both read the text
+ * model's own; what stands around it has to agree.
+ */
 function rotationOf(parts: ConfigParts, data: Omit<Data, "intermediate_size">, place: ConfigPlace): Pick<AttentionConfig, "headDim" | "rotaryDim" | "ropeTheta"> {
   const headDim = data.head_dim ?? 256;
-  const all = parts.flatMap((part) => ["rope_parameters", "rope_scaling"].map((key) => [key, part[key]] as const));
-  const given = all.filter(([, one]) => one !== undefined && one !== null && !(isRecord(one) && Object.keys(one).length === 0));
-  for (const [key, one] of given) refuseRotation(one, place, key);
-  const [first = {}, ...others] = given.map(([, one]) => one as { rope_theta?: unknown; partial_rotary_factor?: unknown });
-  const thetaOf = (one: typeof first) => one.rope_theta ?? data.rope_theta;
-  const factorOf = (one: typeof first) => one.partial_rotary_factor ?? data.partial_rotary_factor ?? 0.25;
+  const [own = [], ...around] = parts.map(rotationsIn);
+  for (const [key, one] of [...own, ...around.flat()]) refuseRotation(one, place, key);
+  const [[name, first] = ["rope_theta", {}] as Rotation, ...more] = own;
+  const thetaOf = (one: Rotation[1]) => one.rope_theta ?? data.rope_theta;
+  const factorOf = (one: Rotation[1]) => one.partial_rotary_factor ?? data.partial_rotary_factor ?? 0.25;
   const [theta, factor] = [thetaOf(first), factorOf(first)];
-  if (typeof theta !== "number") throw configError(place, "rope_parameters.rope_theta", "a number above 1", "none");
-  const other = others.findIndex((one) => thetaOf(one) !== theta || factorOf(one) !== factor);
-  if (other >= 0) throw unsupportedValue(place, given[other + 1]![0], `the rotation of ${given[0]![0]}`, given[other + 1]![1]);
+  if (typeof theta !== "number") throw withoutBase(parts, place);
+  if (data.partial_rotary_factor === null && typeof first.partial_rotary_factor !== "number") {
+    // transformers turns whole heads, but leaves null out when it saves the model, and then turns a quarter.
+    throw unsupportedValue(place, "partial_rotary_factor", "a number, or none for a quarter", null);
+  }
+  const other = [...more, ...around.flat()].find(([, one]) => thetaOf(one) !== theta || factorOf(one) !== factor);
+  if (other) throw unsupportedValue(place, other[0], `the rotation of ${name}`, other[1]);
   const rotaryDim = Math.floor(headDim * (factor as number));
   if (rotaryDim % 2 !== 0) {
     throw configError(place, "rope_parameters.partial_rotary_factor", `a fraction that makes an even number of ${headDim} dimensions`, String(factor));
   }
   return { headDim, rotaryDim, ropeTheta: theta };
+}
+
+/** A rotation and its key. */
+type Rotation = readonly [key: string, { readonly rope_theta?: unknown; readonly partial_rotary_factor?: unknown }];
+
+/** The rotations that a part of a configuration says. */
+function rotationsIn(part: ConfigParts[number]): Rotation[] {
+  const all = ["rope_parameters", "rope_scaling"].map((key) => [key, part[key]] as const);
+  return all.filter(([, one]) => one !== undefined && one !== null && !(isRecord(one) && Object.keys(one).length === 0)) as Rotation[];
+}
+
+/** The error for a text model without a base: it names a rotation that stands around the text model, if there is one. */
+function withoutBase([, ...around]: ConfigParts, place: ConfigPlace): Error {
+  for (const part of around) {
+    const key = ["rope_parameters", "rope_scaling", "rope_theta"].find((one) => part[one] !== undefined && part[one] !== null);
+    if (key !== undefined) return unsupportedValue(place, key, "a rotation in text_config, which transformers reads alone", part[key]);
+  }
+  return configError(place, "rope_parameters.rope_theta", "a number above 1", "none");
 }
 
 /**

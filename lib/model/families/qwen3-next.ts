@@ -32,7 +32,8 @@ export const qwen3Next: Family<QwenLayer> = {
   settings: {
     ...qwenSettings,
     ...computed("num_experts", "num_experts_per_tok", "moe_intermediate_size", "shared_expert_intermediate_size"),
-    ...computed("norm_topk_prob", "decoder_sparse_step", "mlp_only_layers", "output_gate_type"),
+    ...computed("norm_topk_prob", "decoder_sparse_step", "mlp_only_layers"),
+    output_gate_type: { only: ["silu", "swish"], why: "transformers and mlx-lm always have SiLU; vLLM reads it" },
   },
 
   parse(parts, place) {

@@ -50,7 +50,7 @@ describe("unpackLibrary", () => {
     const elsewhere = newPath("elsewhere.so");
     writeFileSync(elsewhere, whole);
     const spoil: (() => void)[] = [
-      () => (chmodSync(path, 0o700), writeFileSync(path, Buffer.from(whole).fill(0, 100, 101))),
+      () => (chmodSync(path, 0o700), writeFileSync(path, Buffer.from(whole).fill(whole[100]! ^ 1, 100, 101))),
       () => (chmodSync(path, 0o700), writeFileSync(path, whole.subarray(0, 100))),
       () => chmodSync(path, 0o722),
       () => (Bun.spawnSync(["rm", path]), symlinkSync(elsewhere, path)),

@@ -64,6 +64,27 @@ describe("through pipes", () => {
     expect(errors).toMatch(/^gated-delta chat: chat: the conversation has \d+ tokens, and room for 200: \/clear, or a larger --context\n$/);
   });
 
+  test("lines before one that is not UTF-8 are answered, and it is refused", () => {
+    for (const input of [Buffer.from("Hi\r\nHi \xff\nHi\n", "latin1"), Buffer.from("Hi\nHi \xc3", "latin1")]) {
+      const { status, out, errors } = gatedDelta(["chat", thinker, ...device, "--quiet"], {}, input);
+      expect([status, out, errors]).toEqual([2, "Hello to you.\n", "gated-delta chat: the standard input: expected messages in UTF-8, got other bytes (gated-delta chat --help describes it)\n"]);
+    }
+  });
+
+  test.each([
+    ["temperature", "NaN", 'a number, got "NaN"'],
+    ["temperature", "2e6", "a number in 0..1000000, got 2000000"],
+    ["top-k", "1.5", "an integer in 0..2147483647, got 1.5"],
+    ["top-p", "3", "a number above 0, at most 1, got 3"],
+    ["min-p", "1.1", "a number in 0..1, got 1.1"],
+    ["repetition-penalty", "0", "a number in 0.01..100, got 0"],
+    ["seed", "0.5", "an integer in 0..9007199254740991, got 0.5"],
+    ["max-tokens", "many", 'a number, got "many"'],
+  ])("--%s %s is a mistake of usage before a model is loaded", (option, value, words) => {
+    const { status, out, errors } = gatedDelta(["chat", "no such folder", `--${option}`, value], {}, "Hi\n");
+    expect([status, out, errors]).toEqual([2, "", `gated-delta chat: --${option}: expected ${words} (gated-delta chat --help describes it)\n`]);
+  });
+
   test("mistakes of usage, and models without a chat", () => {
     for (const [args, mention] of [[[], "one model"], [["a", "b"], "one model"], [["a", "--context", "0"], "--context"], [["a", "--dtype", "f64"], "--dtype"], [["a", "--raw"], "no option --raw"]] as const) {
       const { status, errors } = gatedDelta(["chat", ...args]);
@@ -108,6 +129,19 @@ describe("on a terminal", () => {
     expect(seen()).toContain("\x1b[2mA greeting.\x1b[0m");
     expect(seen()).toMatch(/Hello to you\.\r\n\x1b\[2m\d+ tokens, [\d.]+ tokens\/s, the first after \d+ ms; 0 of the prompt's \d+ were known\x1b\[0m/);
     await write("\x04"); // Ctrl-D
+    expect(await child.exited).toBe(0);
+  }, 120_000);
+
+  test("of pasted lines each is answered, and the rest of the last one can be gone on with", async () => {
+    const { child, until, write, seen } = onTerminal(thinker, "--quiet");
+    await write("Hi\rHi\r/cl");
+    await until((text) => text.includes("Hello again.") && text.split("> ").length > 3);
+    expect(seen()).toMatch(/Hello to you\.\r\n> Hi\r\n[^]*Hello again\.\r\n/);
+    await until((text) => text.endsWith("/cl"));
+    child.terminal!.write("ear\rHi\r");
+    await until((text) => text.split("Hello to you.").length === 3);
+    await until((text) => /> \x1b\[\d+G$/.test(text));
+    child.terminal!.write("\x04");
     expect(await child.exited).toBe(0);
   }, 120_000);
 

@@ -30,9 +30,17 @@ export function messagesOf(op: string, prompt: LanguageModelV4Prompt): ChatMessa
   });
 }
 
+/** The text of a file that is one: a part has it, or its bytes in UTF-8, as such or in base64. */
 function textOfFile(op: string, { data, mediaType }: Pick<LanguageModelV4FilePart, "data" | "mediaType">, at: string): string {
   if (data.type === "text") return data.text;
-  throw unsupported(op, at, "text: the model reads text alone", `a file of type ${mediaType}`);
+  if (!/^text(\/|$)/i.test(mediaType)) throw unsupported(op, at, "text: the model reads text alone", `a file of type ${mediaType}`);
+  if (data.type !== "data") throw unsupported(op, `${at}.data`, "the text or the bytes of a file", `a part of type ${data.type}`);
+  const bytes = typeof data.data === "string" ? Buffer.from(data.data, "base64") : data.data;
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    throw invalid(op, `${at}.data`, `the bytes of a text in UTF-8, for a file of type ${mediaType}`, bytes);
+  }
 }
 
 function assistantOf(op: string, { content }: Assistant, at: string): ChatMessage {

@@ -1,6 +1,7 @@
 /** The lines that a user writes, on a terminal or through a pipe. */
 import { createInterface } from "node:readline";
 import type { Interface } from "node:readline";
+import { inputError } from "./prompt.ts";
 
 /** Lines, one after another. */
 export interface Lines {
@@ -8,10 +9,13 @@ export interface Lines {
    * The next line; undefined at the end of the input, and after Ctrl-C on a terminal.
    *
    * @param prompt is written before it, on a terminal.
+   * @throws {UsageError} for an input that is not UTF-8, or can't be read.
    */
   next(prompt: string): Promise<string | undefined>;
   close(): void;
 }
+
+const lineEnd = 10;
 
 /** Lines of the standard input. On a terminal they can be edited, and earlier ones called back. */
 export function linesOfInput(): Lines {
@@ -19,17 +23,36 @@ export function linesOfInput(): Lines {
 }
 
 class Pipe implements Lines {
-  readonly #input = createInterface({ input: process.stdin, terminal: false });
-  readonly #lines = this.#input[Symbol.asyncIterator]();
+  readonly #lines = linesOf(process.stdin);
 
   async next(): Promise<string | undefined> {
-    const { done, value } = await this.#lines.next();
-    return done ? undefined : (value as string);
+    try {
+      const { done, value } = await this.#lines.next();
+      return done ? undefined : value;
+    } catch (error) {
+      throw inputError("messages", error);
+    }
   }
 
   close(): void {
-    this.#input.close();
+    void this.#lines.return();
   }
+}
+
+/** The lines of a text in UTF-8. Lines before one of other bytes are given first. */
+async function* linesOf(input: AsyncIterable<Uint8Array>): AsyncGenerator<string, void, void> {
+  const text = (pieces: readonly Uint8Array[]): string => new TextDecoder("utf-8", { fatal: true }).decode(Buffer.concat(pieces)).replace(/\r$/, "");
+  let begun: Uint8Array[] = [];
+  for await (const piece of input) {
+    let start = 0;
+    for (let end = piece.indexOf(lineEnd); end >= 0; end = piece.indexOf(lineEnd, start)) {
+      yield text([...begun, piece.subarray(start, end)]);
+      begun = [];
+      start = end + 1;
+    }
+    if (start < piece.length) begun.push(piece.subarray(start));
+  }
+  if (begun.length > 0) yield text(begun);
 }
 
 /** An interface for each line: between two of them the terminal is as it was, so that Ctrl-C is a signal. */

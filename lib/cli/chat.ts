@@ -34,7 +34,8 @@ ${commandHelp}
   --context N       tokens that the conversation has room for (default: 4096)
 ${samplingHelp}  --quiet           the answers alone
 
-Exit status: 0 at the end of the conversation, 2 if the model could not be loaded.
+Exit status: 0 at the end of the conversation, 2 if the model could not be loaded, or the
+standard input is not UTF-8.
 `;
 
 const chatOptions = {

@@ -1,6 +1,8 @@
 /** Subcommands, and the parsing of their options. */
 
 import { parseArgs, type ParseArgsOptionsConfig } from "node:util";
+import { checkOptions, type OptionsSchema } from "../arguments/options.ts";
+import { deviceOptions as deviceSchema } from "../device/device-schemas.ts";
 import { GatedDeltaError, describe } from "../errors.ts";
 
 /** One subcommand of `gated-delta`. */
@@ -25,7 +27,10 @@ export function parseOptions<const T extends ParseArgsOptionsConfig>(args: reado
   } catch (error) {
     const { code, message } = error as { readonly code?: unknown; readonly message: string };
     const name = /'(-[^' ]*)/.exec(message)?.[1];
-    if (code !== "ERR_PARSE_ARGS_UNKNOWN_OPTION" || name === undefined) throw new UsageError(message.charAt(0).toLowerCase() + message.slice(1));
+    if (code !== "ERR_PARSE_ARGS_UNKNOWN_OPTION" || name === undefined) {
+      const [first = ""] = message.split("\n"); // the others explain it
+      throw new UsageError(first.charAt(0).toLowerCase() + first.slice(1).replace(/\.$/, ""));
+    }
     const known = Object.keys(options).map((option) => `--${option}`);
     throw new UsageError(`no option ${name}; there ${known.length === 0 ? "are none" : `is ${[...known, "--help"].join(", ")}`}`);
   }
@@ -47,10 +52,32 @@ export function parseDeviceOptions(values: { backend: string; threads?: string |
     throw new UsageError(`--backend: expected auto, cpu or metal, got ${describe(backend)}`);
   }
   if (threads === undefined) return { backend };
-  if (!/^[1-9][0-9]{0,3}$/.test(threads)) {
-    throw new UsageError(`--threads: expected a number from 1 to 9999, got ${describe(threads)}`);
+  const options = { backend, threads: numberOf("--threads", threads) } as const;
+  checkLibraryOptions(deviceSchema, options);
+  return options;
+}
+
+/** A number of the command line. */
+export function numberOf(option: string, text: string): number {
+  const number = text.trim() === "" ? NaN : Number(text);
+  if (Number.isFinite(number)) return number;
+  throw new UsageError(`${option}: expected a number, got ${describe(text)}`);
+}
+
+/**
+ * Checks options for the library, whose names are those of the command line in camel case, by the library's own schema.
+ *
+ * @throws {UsageError} that names the command line's option.
+ */
+export function checkLibraryOptions<Checked>(schema: OptionsSchema<Checked>, options: object): void {
+  try {
+    checkOptions(schema, "", options);
+  } catch (error) {
+    if (!(error instanceof GatedDeltaError) || error.argument === undefined) throw error;
+    const [name = ""] = error.argument.split(".");
+    const option = name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+    throw new UsageError(`--${option}: expected ${error.expected}, got ${error.received}`);
   }
-  return { backend, threads: Number(threads) };
 }
 
 /** Writes a line to standard output. */

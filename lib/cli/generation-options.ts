@@ -3,9 +3,10 @@ import type { ParseArgsOptionsConfig } from "node:util";
 import { describe } from "../errors.ts";
 import type { WeightsPlace } from "../model/model-options.ts";
 import type { GenerateOptions } from "../model/session/session-options.ts";
+import { generateOptions } from "../model/session/session-schemas.ts";
 import type { ActivationForm } from "../native/options.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
-import { UsageError } from "./command.ts";
+import { UsageError, checkLibraryOptions, numberOf } from "./command.ts";
 
 /** Which tokens are chosen, and how many. */
 export const samplingOptions = {
@@ -67,7 +68,7 @@ export function parseLoading({ dtype, weights, activations }: {
 
 /** Checked values of {@link samplingOptions}. */
 export function parseSampling(values: { readonly [name: string]: unknown }): { readonly context: number; readonly options: GenerateOptions } {
-  const number = (name: string) => numberOf(`--${name}`, values[name] as string | undefined);
+  const number = (name: string) => (values[name] === undefined ? undefined : numberOf(`--${name}`, values[name] as string));
   const stop = values["stop"] as string[] | undefined;
   const context = number("context")!;
   if (!Number.isInteger(context) || context < 1) throw new UsageError(`--context: expected a number of tokens, got ${describe(values["context"])}`);
@@ -83,12 +84,6 @@ export function parseSampling(values: { readonly [name: string]: unknown }): { r
     ...(values["model-sampling"] === true ? { sampling: "model" as const } : {}),
     ...(stop === undefined ? {} : { stop }),
   };
+  checkLibraryOptions(generateOptions, options);
   return { context, options };
-}
-
-function numberOf(option: string, text: string | undefined): number | undefined {
-  if (text === undefined) return undefined;
-  const number = text.trim() === "" ? NaN : Number(text);
-  if (Number.isFinite(number)) return number;
-  throw new UsageError(`${option}: expected a number, got ${describe(text)}`);
 }

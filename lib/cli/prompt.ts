@@ -14,9 +14,14 @@ export async function promptOf(given: string | undefined): Promise<string> {
   try {
     text = new TextDecoder("utf-8", { fatal: true }).decode(await Bun.stdin.bytes());
   } catch (error) {
-    throw new UsageError(`the standard input: expected a prompt in UTF-8, got ${error instanceof TypeError ? "other bytes" : errorText(error)}`);
+    throw inputError("a prompt", error);
   }
   const prompt = text.replace(/\r?\n$/, "");
   if (prompt === "") throw new UsageError("name a model and one prompt: the standard input is empty");
   return prompt;
+}
+
+/** The error for a standard input that can't be read, or, after a TypeError, not be decoded as `what`. */
+export function inputError(what: string, error: unknown): UsageError {
+  return new UsageError(`the standard input: expected ${what} in UTF-8, got ${error instanceof TypeError ? "other bytes" : errorText(error)}`);
 }

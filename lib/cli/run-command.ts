@@ -31,11 +31,16 @@ export async function runCommand(command: Command, { name, help }: CommandNames,
 
 /** Ends this process with the status that a function returns. */
 export async function runProgram(main: () => Promise<number>): Promise<void> {
-  // If the reader of a pipe has ended (`… | head -1`), the command ends with the status of SIGPIPE.
-  process.stdout.on("error", (error: { readonly code?: unknown }) => {
-    if (error.code !== "EPIPE") throw error;
-    process.exit(128 + constants.signals.SIGPIPE);
+  let failed = false;
+  process.stdout.on("error", ({ code, message }: Error & { readonly code?: unknown }) => {
+    // If the reader of a pipe has ended (`… | head -1`), the command ends with the status of SIGPIPE.
+    if (code === "EPIPE") process.exit(128 + constants.signals.SIGPIPE);
+    if (failed) return; // every write of a full disk fails
+    failed = true;
+    process.stderr.write(`gated-delta: the standard output: ${message}\n`, () => process.exit(2));
   });
+  // A message that is not read does not change the status.
+  process.stderr.on("error", () => {});
   // exitCode, not exit(), so that buffered output is written first.
   process.exitCode = await main();
 }

@@ -4,7 +4,9 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { generateObject, generateText, isStepCount, jsonSchema, Output, streamText } from "ai";
 import type { LanguageModelV4, LanguageModelV4CallOptions, LanguageModelV4StreamPart } from "@ai-sdk/provider";
+import type { ModelMessage } from "ai";
 import { languageModel } from "../../lib/ai.ts";
+import { messagesOf } from "../../lib/ai/prompt.ts";
 import type { AiModelOptions } from "../../lib/ai.ts";
 import { GatedDeltaError } from "../../lib/index.ts";
 import { LanguageModel, tinyModel } from "../../lib/model.ts";
@@ -137,11 +139,23 @@ test("an aborted call ends, and a stream that is left frees its memory", async (
   expect(tiny.freeStates).toBe(tiny.states);
 });
 
+test("a text as a file is the text, given as it is, as bytes and in base64", async () => {
+  const file = "Größe, 水: 🏞️";
+  const parts = [{ type: "text", text: file }, { type: "data", data: new TextEncoder().encode(file) }, { type: "data", data: Buffer.from(file) }, { type: "data", data: Buffer.from(file).toString("base64") }] as const;
+  for (const mediaType of ["text/plain", "text/markdown; charset=utf-8", "text/*", "text"]) {
+    for (const data of parts) expect(messagesOf("op", [{ role: "user", content: [{ type: "file", mediaType, data }] }])).toEqual([{ role: "user", content: file }]);
+  }
+  const totalOf = async (content: object[]) => (await generateText({ model: languageModel(tiny), messages: [{ role: "user", content }] as ModelMessage[], maxOutputTokens: 1 })).usage.inputTokens;
+  expect(await totalOf([{ type: "text", text: `Sum up: ${file}` }])).toBe(await totalOf([{ type: "text", text: "Sum up: " }, { type: "file", mediaType: "text/plain", data: new TextEncoder().encode(file) }]));
+});
+
 describe("what is wrong", () => {
   const text = (value: string) => [{ type: "text" as const, text: value }];
   const image = { type: "file" as const, mediaType: "image/png", data: { type: "data" as const, data: "" } };
   const wrong: [name: string, options: object, argument: string][] = [
     ["an image", { prompt: [{ role: "user", content: [image] }] }, "prompt[0].content[0]"],
+    ["a text that is not UTF-8", { prompt: [{ role: "user", content: [{ ...image, mediaType: "text/plain", data: { type: "data", data: Uint8Array.of(0x61, 0xff) } }] }] }, "prompt[0].content[0].data"],
+    ["a text elsewhere", { prompt: [{ role: "user", content: [{ ...image, mediaType: "text", data: { type: "url", url: new URL("http://localhost/") } }] }] }, "prompt[0].content[0].data"],
     ["what a provider thought in pictures", { prompt: [...hello, { role: "assistant", content: [{ ...image, type: "reasoning-file" }] }] }, "prompt[1].content[0]"],
     ["a call without an object", { prompt: [...hello, { role: "assistant", content: [{ type: "tool-call", toolCallId: "a", toolName: "b", input: "no" }] }] }, "prompt[1].content[0].input"],
     ["an image in a tool's result", { prompt: [...hello, { role: "tool", content: [{ type: "tool-result", toolCallId: "a", toolName: "b", output: { type: "content", value: [image] } }] }] }, "prompt[1].content[0].output.value[0]"],
@@ -156,6 +170,13 @@ describe("what is wrong", () => {
     const error = await Promise.resolve(languageModel(tiny).doGenerate(options as LanguageModelV4CallOptions)).catch((caught: unknown) => caught);
     expect(error).toBeInstanceOf(GatedDeltaError);
     expect((error as GatedDeltaError).argument).toBe(argument);
+  });
+
+  test("a file that is no text, and where a text is not, are said so", () => {
+    const messageOf = (part: object) => thrownBy(() => messagesOf("op", [{ role: "user", content: [part] }] as LanguageModelV4CallOptions["prompt"])).message;
+    expect(messageOf(image)).toBe("op: prompt[0].content[0]: expected text: the model reads text alone, got a file of type image/png");
+    expect(messageOf({ ...image, mediaType: "text/csv", data: { type: "reference", reference: {} } })).toBe("op: prompt[0].content[0].data: expected the text or the bytes of a file, got a part of type reference");
+    expect(messageOf({ ...image, mediaType: "text/csv", data: { type: "data", data: "/w==" } })).toBe("op: prompt[0].content[0].data: expected the bytes of a text in UTF-8, for a file of type text/csv, got Uint8Array of 1 bytes");
   });
 
   test("a stream ends with its error", async () => {

@@ -62,6 +62,10 @@ test("the list of models, and whether the server is well", async () => {
   await using server = serve(tiny, { name: "tiny/1" });
   const models = (await (await server.send("/v1/models")).json()) as any;
   expect(models).toMatchObject({ object: "list", data: [{ id: "tiny/1", object: "model", owned_by: "gated-delta", max_model_len: tiny.config.maxPositions }] });
+  using small = await LanguageModel.load(device, tinyModel, { states: 2, pages: 3 });
+  expect(small.pageTokens * small.pages).toBeLessThan(small.config.maxPositions);
+  await using little = serve(small);
+  expect(((await (await little.send("/v1/models")).json()) as any).data[0].max_model_len).toBe(small.pageTokens * small.pages);
   for (const name of ["tiny/1", "tiny%2F1"]) expect(((await (await server.send(`/v1/models/${name}`)).json()) as any).id).toBe("tiny/1");
   expect((await server.send("/v1/models/other")).status).toBe(404);
   expect(await (await server.send("/health")).json()).toEqual({ status: "ok" });

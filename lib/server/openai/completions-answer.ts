@@ -6,6 +6,7 @@ import { dataLine } from "../event-stream.ts";
 import { newId } from "../ids.ts";
 import { usageOf } from "./chat-answer.ts";
 import { logprobOf } from "./logprobs.ts";
+import { TextOffsets } from "./text-offsets.ts";
 
 interface Wanted {
   readonly logprobs: boolean;
@@ -18,8 +19,8 @@ export class CompletionsAnswer {
   readonly #wanted: Wanted;
   readonly #id = newId("cmpl-");
   readonly #created = Math.floor(Date.now() / 1000);
-  /** How many characters the tokens so far have, by answer. */
-  readonly #offsets = new Map<number, number>();
+  /** By answer. */
+  readonly #offsets = new Map<number, TextOffsets>();
 
   constructor(served: Served, wanted: Wanted) {
     this.#served = served;
@@ -54,21 +55,26 @@ export class CompletionsAnswer {
   }
 
   #logprobs(answer: number, choices: readonly TokenChoice[]): object {
-    const described = choices.map((choice) => logprobOf(this.#served.model, choice));
-    const offsets = described.map(({ token }) => {
-      const offset = this.#offsets.get(answer) ?? 0;
-      this.#offsets.set(answer, offset + token.length);
-      return offset;
-    });
+    const { model } = this.#served;
+    const described = choices.map((choice) => logprobOf(model, choice, "bytes:"));
+    const offsets = this.#offsets.get(answer) ?? new TextOffsets(model.text.tokenizer);
+    this.#offsets.set(answer, offsets);
     return {
       tokens: described.map(({ token }) => token),
       token_logprobs: described.map(({ logprob }) => logprob),
-      top_logprobs: described.map(({ top_logprobs: top }) => Object.fromEntries(top.map(({ token, logprob }) => [token, logprob]))),
-      text_offset: offsets,
+      top_logprobs: described.map(({ top_logprobs: top }) => byName(top)),
+      text_offset: choices.map(({ token }) => offsets.next(token)),
     };
   }
 
   #head(): object {
     return { id: this.#id, object: "text_completion", created: this.#created, model: this.#served.name };
   }
+}
+
+/** Logarithms by names. Of equal names, such as those of ids without a text, the most likely one is kept. */
+function byName(top: readonly { readonly token: string; readonly logprob: number }[]): object {
+  const named = new Map<string, number>();
+  for (const { token, logprob } of top) if (!named.has(token)) named.set(token, logprob);
+  return Object.fromEntries(named);
 }

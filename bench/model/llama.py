@@ -76,7 +76,7 @@ def plain(name, *shape, around=0.0, deviation=1.0):
 
 
 writer.add_block_count(LAYERS)
-writer.add_context_length(4096)
+writer.add_context_length(40960)
 writer.add_embedding_length(HIDDEN)
 writer.add_head_count(HEADS)
 writer.add_head_count_kv(KV_HEADS)

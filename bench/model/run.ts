@@ -1,12 +1,12 @@
 /**
  * Times a whole model against the machine's limits, probed in the same run: a prompt of 512 tokens against the multiply-add peak, and
- * decoding, one token a step, against the rate at which memory is read.
+ * decoding, one token a step, against the rates at which memory is read, and read and written in place.
  *
  *     bun bench/model/run.ts FOLDER [--threads 2] [--prompt 512] [--tokens 40] [--sequences 1] [--activations exact|int8]
  *
  * The least work: a prompt does a multiply-add for each number of its matrices and token, the vocabulary's for one row alone; a step of
- * decoding reads every matrix once, as it is stored. Of experts a token has only those that it goes through. States, keys and norms
- * are not counted. JavaScript's share of a step is the time until `model.run` has returned its promise: the work is committed then.
+ * decoding reads every matrix once, as it is stored, and reads and writes each sequence's state. Of experts a token has only those that
+ * it goes through. Keys and norms are not counted. JavaScript's share of a step is the time until `model.run` has returned its promise: the work is committed then.
  */
 import { parseArgs } from "node:util";
 import { Device } from "../../lib/index.ts";
@@ -63,16 +63,21 @@ for (let round = 0; round < 4; round++) {
   if (round > 0) prompts.push((performance.now() - start) / 1000);
 }
 const peak = probe.multiplyAdds(threads, 200);
-const least = (prompt * multiplyAdds + hiddenSize * vocabSize) / peak;
+const promptLeast = (prompt * multiplyAdds + hiddenSize * vocabSize) / peak;
 
 const sequences = Array.from({ length: count }, () => model.sequence());
 await model.run(sequences.map((sequence, i) => ({ sequence, tokens: ids(16, i) })));
 const steps: number[] = [];
 const scripted: number[] = [];
-const rates: number[] = [];
+const states = count * model.stateBytes;
+/** The least time of a step's reads, and of its reads and writes, at the rates of a moment. */
+const leasts: { readonly matrices: number; readonly all: number }[] = [];
 for (let t = 0; t < tokens; t++) {
   // In turns with the steps: other work on a shared machine changes what memory gives within seconds.
-  if (t % 5 === 0) rates.push(probe.bandwidth("read", coldBytes, threads, 40));
+  if (t % 5 === 0) {
+    const matrices = bytes / probe.bandwidth("read", coldBytes, threads, 40);
+    leasts.push({ matrices, all: matrices + (2 * states) / probe.bandwidth("in-place", coldBytes, threads, 40) });
+  }
   const start = performance.now();
   const step = model.run(sequences.map((sequence) => ({ sequence, tokens: [t] })));
   const committed = performance.now();
@@ -81,15 +86,18 @@ for (let t = 0; t < tokens; t++) {
   steps.push((performance.now() - start) / 1000);
   scripted.push((committed - start) / 1000);
 }
-const [rate, best] = [median(rates), Math.max(...rates)];
+const limits = (of: "matrices" | "all"): [number, number] => [median(leasts.map((each) => each[of])), Math.min(...leasts.map((each) => each[of]))];
+const [rate, best] = limits("matrices").map((seconds) => (bytes / seconds / 1e9).toFixed(1)) as [string, string];
 
 /** limits: the least time at the median rate, and at the best. */
 const line = (name: string, times: number[], limits: [number, number], of: number, what: string) =>
   console.log(`${name}: median ${(1000 * median(times)).toFixed(1)} ms, best ${(1000 * Math.min(...times)).toFixed(1)} ms, ${(of / median(times)).toFixed(1)} tokens/s; ` +
     `${((100 * limits[0]) / median(times)).toFixed(0)} % (best ${((100 * limits[1]) / Math.min(...times)).toFixed(0)} %) of ${what}`);
 console.log(`${folder}: ${(bytes / 1e6).toFixed(0)} MB of matrices a step, ${threads} threads, ${device.name}`);
-line(`prompt of ${prompt}`, prompts, [least, least], prompt, `the multiply-add peak, ${(peak / 1e9).toFixed(0)} G/s`);
-line(`decode, ${count} at a time`, steps, [bytes / rate, bytes / best], count, `reading the matrices at ${(rate / 1e9).toFixed(1)} GB/s (best ${(best / 1e9).toFixed(1)})`);
+line(`prompt of ${prompt}`, prompts, [promptLeast, promptLeast], prompt, `the multiply-add peak, ${(peak / 1e9).toFixed(0)} G/s`);
+line(`decode, ${count} at a time`, steps, limits("matrices"), count, `reading the matrices at ${rate} GB/s (best ${best})`);
+const [whole, least] = limits("all").map((seconds) => (1000 * seconds).toFixed(1)) as [string, string];
+line("the same", steps, limits("all"), count, `that and ${(states / 1e6).toFixed(0)} MB of states read and written: ${whole} ms (least ${least})`);
 const script = median(scripted);
 console.log(`JavaScript: median ${(1e6 * script).toFixed(0)} us a step, ${((100 * script) / median(steps)).toFixed(1)} %`);
 for (const sequence of sequences) sequence[Symbol.dispose]();

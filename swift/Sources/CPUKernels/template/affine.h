@@ -11,7 +11,7 @@
  *   4     0, 8, 1, 9, 2 ..             shift, lookup              shift, and, convert, fma
  *   5     0, 1, 2 ..                   bytes, shift, lookup       bytes, shift, and, convert, fma
  *   6     0, 1, 2 ..                   bytes, shift, and, convert, fma, on both
- *   8     0, 1, 2 ..                   widen, convert, fma, on both
+ *   8     0, 1, 2 ..                   widen, convert, fma, on both; a row alone: bytes, fma on AVX-512 (affine_raised_values)
  *
  * The 4-bit order is that of eight bytes in every pair of lanes, shifted by 0, 0, 4, 4, 8, 8 ..: what multiplies such a
  * row is put into the same order (interleave). */
@@ -142,6 +142,41 @@ GD_INLINE void affine_scales(const gd_cpu_matrix *matrix, int64_t first, int64_t
   convert(matrix->scales, first, matrix->dtype, scales, 0, GD_CPU_F32, count);
   convert(matrix->biases, first, matrix->dtype, biases, 0, GD_CPU_F32, count);
 }
+
+#if GD_WIDTH == 16
+/* Numbers of eight bits without a conversion: a byte in the middle of the fraction of 2^15 makes it 2^15 + q, and fma(2^15 + q, scale, bias - 2^15 scale)
+ * rounds fma(q, scale, bias) itself if that difference has no rounding. With scales and biases of bf16 or half floats it has none unless a bias is
+ * far smaller than its scale. */
+static const float affine_raise = 32768;
+#define GD_RAISED(B, L) 0, L, 0, 0
+static const _Alignas(64) uint8_t affine_raised_bytes[4 * GD_LANES] = {GD_EACH_LANE(GD_RAISED, 8)};
+
+GD_INLINE vf affine_raised_values(const uint8_t *row, int64_t first, int run, int part, factors group, uint32_t bits) {
+  (void)part;
+  __m512i all = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(row + first * 2 * bits + run * 2 * bits)));
+  __m512i raised = _mm512_mask_shuffle_epi8(
+    (__m512i)splat(affine_raise), 0x2222222222222222, all, *(const __m512i *)affine_raised_bytes);
+  return fma_vf((vf)raised, group.low, group.high);
+}
+
+/* Lowers biases for these values. 0, and biases as they were, if a difference would be rounded. */
+GD_INLINE int affine_lower(const float *scales, float *biases, int64_t count) {
+  for (int64_t at = 0; at < count; at += GD_WIDTH) {
+    __mmask16 there = count - at < GD_WIDTH ? (__mmask16)((1u << (count - at)) - 1) : 0xffff;
+    vf scale = (vf)_mm512_maskz_loadu_ps(there, scales + at), bias = (vf)_mm512_maskz_loadu_ps(there, biases + at);
+    vf raised = scale * affine_raise, lowered = bias - raised;
+    /* Whichever of the two is larger in size: one of these is the error of the difference. */
+    __mmask16 exact = _mm512_cmp_ps_mask((__m512)(lowered + raised), (__m512)bias, _CMP_EQ_OQ) &
+                      _mm512_cmp_ps_mask((__m512)(bias - lowered), (__m512)raised, _CMP_EQ_OQ);
+    if (__builtin_expect((uint32_t)(exact | (uint16_t)~there) != 0xffff, 0)) {
+      for (int64_t i = 0; i < at; i++) biases[i] += scales[i] * affine_raise;
+      return 0;
+    }
+    _mm512_mask_storeu_ps(biases + at, there, (__m512)lowered);
+  }
+  return 1;
+}
+#endif
 
 #define affine_group(ELEMENTS) (ELEMENTS)
 #define affine_least(BITS) 32

@@ -223,14 +223,12 @@ GD_INLINE void linear_ask(const gd_cpu_matrix *matrix, int64_t at, int64_t bytes
     }                                                                                                                      \
   }
 
-/* The outputs of rows first .. first + count - 1 of a packed weight. */
-GD_INLINE void linear_dots_packed(
-  const gd_cpu_matrix *matrix, int64_t first, int64_t count, const linear_few *few, float *memory, unpacking packed,
-  int step, int shift
+/* The outputs of rows first .. first + count - 1 of a packed weight with these scales and biases. */
+GD_INLINE void linear_dots_scaled(
+  const gd_cpu_matrix *matrix, int64_t first, int64_t count, const linear_few *few, const float *scales, const float *biases,
+  unpacking packed, int step, int shift
 ) {
   int64_t columns = matrix->columns, groups = columns / packed.group;
-  float *scales = memory, *biases = matrix->biases == NULL ? scales : memory + count * groups;
-  packed.scales(matrix, first * groups, count * groups, scales, biases);
   int64_t bytes = matrix_bytes(matrix, columns), dtype_bytes = scale_bytes(matrix), ahead = count * groups;
   const uint8_t *row = (const uint8_t *)matrix_row(matrix, first);
 #define GD_ROWS(TAKEN) ((TAKEN) > LINEAR_TAKEN_BOTH ? 3 : 2)
@@ -248,6 +246,25 @@ GD_INLINE void linear_dots_packed(
 #undef GD_DOTS
 #undef GD_DOT
 #undef GD_ROWS
+}
+
+/* The outputs of rows first .. first + count - 1 of a packed weight. */
+GD_INLINE void linear_dots_packed(
+  const gd_cpu_matrix *matrix, int64_t first, int64_t count, const linear_few *few, float *memory, unpacking packed,
+  int step, int shift
+) {
+  int64_t groups = matrix->columns / packed.group;
+  float *scales = memory, *biases = matrix->biases == NULL ? scales : memory + count * groups;
+  packed.scales(matrix, first * groups, count * groups, scales, biases);
+#if GD_WIDTH == 16
+  if (packed.values == affine_values && packed.bits == 8 && few->rows == 1 && affine_lower(scales, biases, count * groups)) {
+    linear_few one = {few->x, few->values, 1, few->columns, few->outputs, few->end};
+    packed.values = affine_raised_values;
+    linear_dots_scaled(matrix, first, count, &one, scales, biases, packed, step, shift);
+    return;
+  }
+#endif
+  linear_dots_scaled(matrix, first, count, few, scales, biases, packed, step, shift);
 }
 
 /* Output f of rows at .. at + taken - 1 of x, and the next outputs, by rows of blocks that hold their factors, one after another in

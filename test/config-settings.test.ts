@@ -182,7 +182,7 @@ describe("rotations", () => {
     const { partial_rotary_factor: _, ...whole } = own;
     for (const config of [text, golden("models/qwen3_next"), golden("models/qwen3_5_moe")["text_config"] as Config]) {
       const { rope_parameters: _, ...unturned } = config;
-      for (const more of [{ rope_parameters: whole }, { rope_theta: 1e6 }, { rope_scaling: whole }, { rope_parameters: { ...whole, partial_rotary_factor: null } }]) {
+      for (const more of [{ rope_parameters: whole }, { rope_theta: 1e6 }, { rope_scaling: whole }, { rope_parameters: { ...whole, partial_rotary_factor: null } }, { rope_parameters: own, rope_scaling: whole }]) {
         expect(refused({ ...unturned, ...more, partial_rotary_factor: null })).toBe("config: partial_rotary_factor");
       }
     }

@@ -30,7 +30,7 @@ export function messagesOf(op: string, prompt: LanguageModelV4Prompt): ChatMessa
   });
 }
 
-/** The text of a file that is one: a part has it, or its bytes in UTF-8, as such or in base64. */
+/** The text of a text file: given as such, as UTF-8 bytes or in base64. */
 function textOfFile(op: string, { data, mediaType }: Pick<LanguageModelV4FilePart, "data" | "mediaType">, at: string): string {
   if (data.type === "text") return data.text;
   if (!/^text(\/|$)/i.test(mediaType)) throw unsupported(op, at, "text: the model reads text alone", `a file of type ${mediaType}`);

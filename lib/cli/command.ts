@@ -28,8 +28,9 @@ export function parseOptions<const T extends ParseArgsOptionsConfig>(args: reado
     const { code, message } = error as { readonly code?: unknown; readonly message: string };
     const name = /'(-[^' ]*)/.exec(message)?.[1];
     if (code !== "ERR_PARSE_ARGS_UNKNOWN_OPTION" || name === undefined) {
-      const [first = ""] = message.split("\n"); // the others explain it
-      throw new UsageError(first.charAt(0).toLowerCase() + first.slice(1).replace(/\.$/, ""));
+      // The last of several lines says how to write a value that begins with a dash.
+      const lines = message.split("\n").map((line) => line.charAt(0).toLowerCase() + line.slice(1).replace(/\.$/, ""));
+      throw new UsageError([...new Set([lines[0], lines.at(-1)])].join(": "));
     }
     const known = Object.keys(options).map((option) => `--${option}`);
     throw new UsageError(`no option ${name}; there ${known.length === 0 ? "are none" : `is ${[...known, "--help"].join(", ")}`}`);
@@ -59,8 +60,7 @@ export function parseDeviceOptions(values: { backend: string; threads?: string |
 
 /** A number of the command line. */
 export function numberOf(option: string, text: string): number {
-  const number = text.trim() === "" ? NaN : Number(text);
-  if (Number.isFinite(number)) return number;
+  if (/^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text)) return Number(text);
   throw new UsageError(`${option}: expected a number, got ${describe(text)}`);
 }
 

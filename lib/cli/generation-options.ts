@@ -37,7 +37,7 @@ export const loadingHelp = `  --dtype D         activations, keys and values: f3
   --activations A   exact, or int8: rounded to 8 bits for products with packed weights; other
                     answers in less time, on the CPU (default: exact)
   --backend         where to run: auto, cpu, metal (default: auto)
-  --threads         CPU threads to use (default: all)
+  --threads         CPU threads to use (default: 0, all)
 `;
 
 /** The lines of all options of a command that generates. */

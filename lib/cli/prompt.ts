@@ -21,7 +21,7 @@ export async function promptOf(given: string | undefined): Promise<string> {
   return prompt;
 }
 
-/** The error for a standard input that can't be read, or, after a TypeError, not be decoded as `what`. */
+/** The error for a standard input that can't be read, or that is not UTF-8 (a TypeError); `what` was expected. */
 export function inputError(what: string, error: unknown): UsageError {
   return new UsageError(`the standard input: expected ${what} in UTF-8, got ${error instanceof TypeError ? "other bytes" : errorText(error)}`);
 }

@@ -92,7 +92,8 @@ export class Plan implements Disposable {
    *   same number of sequences. It counts as written by the replay.
    * @returns the submission's ticket.
    * @throws {DisposedError} when the plan or one of its tensors was disposed.
-   * @throws {GatedDeltaError} for index data that is out of range now; nothing runs then.
+   * @throws {GatedDeltaError} for index data that is out of range now, and of code `state` while ops of the device are recorded or their index data
+   *   is read; nothing runs then.
    */
   run(options?: PlanRunOptions): number {
     const op = "plan.run";

@@ -56,7 +56,7 @@ export class DeviceWork {
   /** Expects an open device on which nothing is being recorded. */
   expectIdle(op: string): void {
     this.expectOpen(op);
-    if (this.#recording) throw new GatedDeltaError("state", { op, message: "a pass is being recorded on this device" });
+    if (this.#recording) throw new GatedDeltaError("state", { op, message: "ops of this device are being recorded, or their index data is being read" });
   }
 
   /** Whether the next commit may have ops that were encoded before. */

@@ -100,7 +100,7 @@ function gateDimsOf({ perKey }: StateUse): GateDims {
 
 /** Memory for a layer's records. */
 function recordsOf(pass: DraftPass, layer: number, gateDims: GateDims): DeltaRecords {
-  return pass.rows?.records(layer) ?? (pass.layers[layer]!.records[gateDims] ??= newRecords(pass, gateDims));
+  return (pass.layers[layer]!.records[gateDims] ??= pass.rows?.records(layer) ?? newRecords(pass, gateDims));
 }
 
 /** Frozen, so that the commit reads the same tensors. */

@@ -172,7 +172,7 @@ describe("what is wrong", () => {
     expect((error as GatedDeltaError).argument).toBe(argument);
   });
 
-  test("a file that is no text, and where a text is not, are said so", () => {
+  test("errors say that a file is no text, or where its text is missing", () => {
     const messageOf = (part: object) => thrownBy(() => messagesOf("op", [{ role: "user", content: [part] }] as LanguageModelV4CallOptions["prompt"])).message;
     expect(messageOf(image)).toBe("op: prompt[0].content[0]: expected text: the model reads text alone, got a file of type image/png");
     expect(messageOf({ ...image, mediaType: "text/csv", data: { type: "reference", reference: {} } })).toBe("op: prompt[0].content[0].data: expected the text or the bytes of a file, got a part of type reference");

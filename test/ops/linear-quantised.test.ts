@@ -125,7 +125,7 @@ onEachBackend("linear of packed weights", (backend) => {
     }
   });
 
-  /** How a bias comes from its scale. One row of 8 bits goes another way where biases are not far smaller than scales (affine.h). */
+  /** How a bias comes from its scale. One row of 8 bits goes another way where biases are large enough (affine.h). */
   const far = { equal: 1, opposite: -1, "far larger": -3e5, "far smaller": 1e-3, "smaller by chance": 0.37, none: 0 } as const;
   test.each(bitWidths)("%d bits: scales and biases of any sizes leave a row its bits in any company", (bits) => {
     const random = new Random(20 + bits);
@@ -147,6 +147,16 @@ onEachBackend("linear of packed weights", (backend) => {
         }
       }
     }
+  });
+
+  test("a weight of -0 stays one where every product is too small for a number", () => {
+    const group = 32;
+    const words = reference([1, (2 * group * 8) / 32]);
+    words.data.fill(0x01010101, 0, group / 4);
+    const weight: Quantised = { bits: 8, group, words, scales: reference([1, 2], [2 ** -100, -1]), biases: reference([1, 2], [0, -0]) };
+    const x = reference([2, 2 * group]);
+    x.data.forEach((_, i) => (x.data[i] = i % (2 * group) < group ? -1e-30 : 1));
+    expectSameBits("one row", run(rowsOf(x, 0, 1), weight), run(x, weight).slice(0, 1));
   });
 
   if (backend.name === "cpu") test("any number of threads gives the same bits", () => {

@@ -105,12 +105,12 @@ function rotationOf(parts: ConfigParts, data: Omit<Data, "intermediate_size">, p
   const factorOf = (one: Rotation[1]) => one.partial_rotary_factor ?? data.partial_rotary_factor ?? 0.25;
   const [theta, factor] = [thetaOf(first), factorOf(first)];
   if (typeof theta !== "number") throw withoutBase(parts, place);
-  if (data.partial_rotary_factor === null && typeof first.partial_rotary_factor !== "number") {
+  if (data.partial_rotary_factor === null && (own.length === 0 || own.some(([, one]) => typeof one.partial_rotary_factor !== "number"))) {
     // transformers turns whole heads, but leaves null out when it saves the model, and then turns a quarter.
     throw unsupportedValue(place, "partial_rotary_factor", "a number, or none for a quarter", null);
   }
   const other = [...more, ...around.flat()].find(([, one]) => thetaOf(one) !== theta || factorOf(one) !== factor);
-  if (other) throw unsupportedValue(place, other[0], `the rotation of ${name}`, other[1]);
+  if (other) throw unsupportedValue(place, other[0], `the rotation of ${parts.length > 1 ? "text_config." : ""}${name}`, other[1]);
   const rotaryDim = Math.floor(headDim * (factor as number));
   if (rotaryDim % 2 !== 0) {
     throw configError(place, "rope_parameters.partial_rotary_factor", `a fraction that makes an even number of ${headDim} dimensions`, String(factor));

@@ -145,8 +145,8 @@ GD_INLINE void affine_scales(const gd_cpu_matrix *matrix, int64_t first, int64_t
 
 #if GD_WIDTH == 16
 /* Numbers of eight bits without a conversion: a byte in the middle of the fraction of 2^15 makes it 2^15 + q, and fma(2^15 + q, scale, bias - 2^15 scale)
- * rounds fma(q, scale, bias) itself if that difference has no rounding. With scales and biases of bf16 or half floats it has none unless a bias is
- * far smaller than its scale. */
+ * rounds fma(q, scale, bias) itself if that difference has no rounding. It has none for bf16 if a bias is at least about half its scale, and for half
+ * floats four times; those of MLX's 8 bits are some 128 times theirs. */
 static const float affine_raise = 32768;
 #define GD_RAISED(B, L) 0, L, 0, 0
 static const _Alignas(64) uint8_t affine_raised_bytes[4 * GD_LANES] = {GD_EACH_LANE(GD_RAISED, 8)};
@@ -159,14 +159,14 @@ GD_INLINE vf affine_raised_values(const uint8_t *row, int64_t first, int run, in
   return fma_vf((vf)raised, group.low, group.high);
 }
 
-/* Lowers biases for these values. 0, and biases as they were, if a difference would be rounded. */
+/* Lowers biases for these values. 0, and biases as they were, if a difference would be rounded, or a bias is -0, whose sign would be lost. */
 GD_INLINE int affine_lower(const float *scales, float *biases, int64_t count) {
   for (int64_t at = 0; at < count; at += GD_WIDTH) {
     __mmask16 there = count - at < GD_WIDTH ? (__mmask16)((1u << (count - at)) - 1) : 0xffff;
     vf scale = (vf)_mm512_maskz_loadu_ps(there, scales + at), bias = (vf)_mm512_maskz_loadu_ps(there, biases + at);
     vf raised = scale * affine_raise, lowered = bias - raised;
-    /* Whichever of the two is larger in size: one of these is the error of the difference. */
-    __mmask16 exact = _mm512_cmp_ps_mask((__m512)(lowered + raised), (__m512)bias, _CMP_EQ_OQ) &
+    /* Of the difference's two terms the smaller one comes back exactly, by one of these operations, if nothing was rounded, and else does not. */
+    __mmask16 exact = _mm512_cmpeq_epi32_mask((__m512i)(lowered + raised), (__m512i)bias) &
                       _mm512_cmp_ps_mask((__m512)(bias - lowered), (__m512)raised, _CMP_EQ_OQ);
     if (__builtin_expect((uint32_t)(exact | (uint16_t)~there) != 0xffff, 0)) {
       for (int64_t i = 0; i < at; i++) biases[i] += scales[i] * affine_raise;

@@ -258,6 +258,7 @@ GD_INLINE void linear_dots_packed(
   packed.scales(matrix, first * groups, count * groups, scales, biases);
 #if GD_WIDTH == 16
   if (packed.values == affine_values && packed.bits == 8 && few->rows == 1 && affine_lower(scales, biases, count * groups)) {
+    /* A constant number of rows, so that only its loop is compiled. */
     linear_few one = {few->x, few->values, 1, few->columns, few->outputs, few->end};
     packed.values = affine_raised_values;
     linear_dots_scaled(matrix, first, count, &one, scales, biases, packed, step, shift);

@@ -257,11 +257,10 @@ GD_INLINE void linear_dots_packed(
   float *scales = memory, *biases = matrix->biases == NULL ? scales : memory + count * groups;
   packed.scales(matrix, first * groups, count * groups, scales, biases);
 #if GD_WIDTH == 16
-  if (packed.values == affine_values && packed.bits == 8 && few->rows == 1 && affine_lower(scales, biases, count * groups)) {
-    /* A constant number of rows, so that only its loop is compiled. */
-    linear_few one = {few->x, few->values, 1, few->columns, few->outputs, few->end};
+  /* Loops of more rows have no registers left for the shuffle. */
+  if (packed.values == affine_values && packed.bits == 8 && few->rows <= 4 && affine_lower(scales, biases, count * groups)) {
     packed.values = affine_raised_values;
-    linear_dots_scaled(matrix, first, count, &one, scales, biases, packed, step, shift);
+    linear_dots_scaled(matrix, first, count, few, scales, biases, packed, step, shift);
     return;
   }
 #endif

@@ -160,7 +160,7 @@ GD_INLINE vf affine_raised_values(const uint8_t *row, int64_t first, int run, in
 }
 
 /* Lowers biases for these values. 0, and biases as they were, if a difference would be rounded, or a bias is -0, whose sign would be lost. */
-GD_INLINE int affine_lower(const float *scales, float *biases, int64_t count) {
+static __attribute__((noinline, unused)) int affine_lower(const float *scales, float *biases, int64_t count) {
   for (int64_t at = 0; at < count; at += GD_WIDTH) {
     __mmask16 there = count - at < GD_WIDTH ? (__mmask16)((1u << (count - at)) - 1) : 0xffff;
     vf scale = (vf)_mm512_maskz_loadu_ps(there, scales + at), bias = (vf)_mm512_maskz_loadu_ps(there, biases + at);

@@ -223,10 +223,11 @@ GD_INLINE void linear_ask(const gd_cpu_matrix *matrix, int64_t at, int64_t bytes
     }                                                                                                                      \
   }
 
-/* The outputs of rows first .. first + count - 1 of a packed weight with these scales and biases. */
+/* The outputs of rows first .. first + count - 1 of a packed weight with these scales and biases. At most `most` rows of x, a constant, are taken
+ * together, so that loops of more are not compiled. */
 GD_INLINE void linear_dots_scaled(
   const gd_cpu_matrix *matrix, int64_t first, int64_t count, const linear_few *few, const float *scales, const float *biases,
-  unpacking packed, int step, int shift
+  unpacking packed, int step, int shift, int most
 ) {
   int64_t columns = matrix->columns, groups = columns / packed.group;
   int64_t bytes = matrix_bytes(matrix, columns), dtype_bytes = scale_bytes(matrix), ahead = count * groups;
@@ -237,6 +238,7 @@ GD_INLINE void linear_dots_scaled(
     row + f * bytes, apart * bytes, scales + f * groups, biases + f * groups, own, columns, apart * groups, CHAIN,         \
     (linear_way){packed, step, shift, GD_ROWS(TAKEN), TAKEN, CHAINS})
 #define GD_DOTS(TAKEN)                                                                                                     \
+  if ((TAKEN) > most) __builtin_unreachable();                                                                             \
   for (; f < end; f += GD_ROWS(TAKEN), own.sums += GD_ROWS(TAKEN) * 2 * GD_LANES) {                                      \
     linear_ask(matrix, ((first + f) * groups + ahead) * dtype_bytes, GD_ROWS(TAKEN) * groups * dtype_bytes);              \
     if ((TAKEN) <= LINEAR_TAKEN_BOTH) GD_DOT(0, (TAKEN) > LINEAR_TAKEN_BOTH ? 1 : TAKEN, 2);                               \
@@ -260,11 +262,11 @@ GD_INLINE void linear_dots_packed(
   /* Loops of more rows have no registers left for the shuffle. */
   if (packed.values == affine_values && packed.bits == 8 && few->rows <= 4 && affine_lower(scales, biases, count * groups)) {
     packed.values = affine_raised_values;
-    linear_dots_scaled(matrix, first, count, few, scales, biases, packed, step, shift);
+    linear_dots_scaled(matrix, first, count, few, scales, biases, packed, step, shift, 4);
     return;
   }
 #endif
-  linear_dots_scaled(matrix, first, count, few, scales, biases, packed, step, shift);
+  linear_dots_scaled(matrix, first, count, few, scales, biases, packed, step, shift, LINEAR_TAKEN);
 }
 
 /* Output f of rows at .. at + taken - 1 of x, and the next outputs, by rows of blocks that hold their factors, one after another in

@@ -6,7 +6,8 @@
  *
  * The least work: a prompt does a multiply-add for each number of its matrices and token, the vocabulary's for one row alone; a step of
  * decoding reads every matrix once, as it is stored, and reads and writes each sequence's state. Of experts a token has only those that
- * it goes through. Keys and norms are not counted. JavaScript's share of a step is the time until `model.run` has returned its promise: the work is committed then.
+ * it goes through. Keys and norms are not counted. JavaScript's share of a step is the time until `model.run` has returned its promise:
+ * the work is committed then.
  */
 import { parseArgs } from "node:util";
 import { Device } from "../../lib/index.ts";

@@ -53,6 +53,8 @@ export class Plan implements Disposable {
   readonly #work: DeviceWork;
   /** Owners of the caller's memory that pending replays need; usually none. */
   readonly #owners: readonly unknown[];
+  /** Reads the index data anew. Made once, and not for each replay. */
+  readonly #refresh = (): void => this.#recorder.indices.refresh();
   /** The disposal counter when all tensors were last seen alive. */
   #disposals = -1;
   #disposed = false;
@@ -103,7 +105,7 @@ export class Plan implements Disposable {
     this.#expectTensors();
     const entered = this.#enter(op, step);
     // Reading index arrays can run code of the caller, which must run no plan meanwhile.
-    this.#work.record(() => this.#recorder.indices.refresh());
+    this.#work.record(this.#refresh);
     if (this.disposed) throw new DisposedError({ op, expected: "a plan that is not disposed" });
     entered?.expectOpen();
     const { participants, submissions } = this.#work;

@@ -6,6 +6,8 @@ import type { TokenChoice } from "../answer-event.ts";
 /** The least logarithm: JSON has no infinity. */
 const least = -9999;
 
+const backslash = 0x5c;
+
 /**
  * A token with its text, its bytes, and the most likely tokens at its place.
  *
@@ -29,5 +31,3 @@ function nameOf(bytes: Uint8Array, prefix: string): string {
     return prefix + written.join("");
   }
 }
-
-const backslash = 0x5c;

@@ -15,8 +15,10 @@
 #include "int8_panel.h"
 #if defined(GD_DOT_AMX)
 #include "int8_amx.h"
-#include "int8_sets.h"
 #include "int8_turned.h"
+#include "int8_sets.h"
+#include "int8_turned_tiles.h"
+#include "int8_turned_rows.h"
 #else
 #include "int8_rows.h"
 #include "int8_terms.h"
@@ -24,6 +26,11 @@
 #include "int8_few.h"
 #include "int8_one.h"
 #include "int8_tile.h"
+#if defined(GD_DOT_AVX512VNNI)
+#include "int8_turned.h"
+#include "int8_turned_dots.h"
+#include "int8_turned_rows.h"
+#endif
 #endif
 #include "int8_linear.h"
 #include "expert_run.h"
@@ -31,8 +38,9 @@
 void GD_INT8(rows)(const void *params, int64_t begin, int64_t end, void *scratch, const uint32_t *stop) {
   const gd_cpu_int8_rows *op = params;
 #if defined(GD_DOT_AMX)
-  gd_cpu_int8_avx512vnni_rows(params, begin, end, scratch, stop);
-  if (op->turned != NULL) int8_turn(op, begin, end);
+  gd_cpu_int8_rows own = *op;
+  own.format = GD_CPU_FORMAT_F32; /* for which there is no other order */
+  gd_cpu_int8_avx512vnni_rows(&own, begin, end, scratch, stop);
 #else
   (void)scratch;
   for (int64_t item = begin; item < end && !gd_cpu_stopped(stop); item++) {
@@ -44,10 +52,13 @@ void GD_INT8(rows)(const void *params, int64_t begin, int64_t end, void *scratch
     for (int64_t row = 0; row < op->rows; row++) int8_row(op, row, item * pair, least((item + 1) * pair, op->columns));
   }
 #endif
+#if defined(GD_DOT_AVX512VNNI)
+  if (op->turned != NULL) int8_turn(op, begin, end);
+#endif
 }
 
 int64_t GD_INT8(turned_bytes)(uint32_t format, int64_t rows, int64_t columns) {
-#if defined(GD_DOT_AMX)
+#if defined(GD_DOT_AVX512VNNI)
   return int8_turned_bytes(format, rows, columns);
 #else
   return (void)format, (void)rows, (void)columns, 0;

@@ -72,9 +72,11 @@ static void int8_features(const gd_cpu_linear *op, int64_t first, int64_t last, 
   memory.sums = scratch_take(&take, INT8_PANEL_ROWS * INT8_OUTPUTS);
   memory.x = (int8_t *)scratch_take(&take, INT8_PANEL / 4);
   memory.end = (const uint8_t *)matrix_row(&op->weight, op->out_features);
-#if defined(GD_DOT_AMX)
+#if defined(GD_DOT_AVX512VNNI)
   first = int8_turned_whole(op, &memory, first, last, stop);
   if (first == last) return;
+#endif
+#if defined(GD_DOT_AMX)
   if (op->rows < int8_least_rows(op->rounded->form.group)) {
     gd_cpu_int8_avx512vnni_linear(op, first / INT8_OUTPUTS, (last + INT8_OUTPUTS - 1) / INT8_OUTPUTS, scratch, stop);
     return;

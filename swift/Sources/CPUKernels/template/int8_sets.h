@@ -1,39 +1,14 @@
-/* The sets of int8_turned.h: how numbers of the weight are laid out in tiles, and x in the order of their second operand. */
+/* The sets of int8_turned_tiles.h: how numbers of the weight are laid out in tiles, and x in the order of their second operand. */
 
-/* Rows of x; columns that are unpacked at a time where a format's own function does it, and bytes from a row of them to the next. */
-enum { INT8_TURNED_ROWS = 8, INT8_CHUNK = INT8_PIECE, INT8_CHUNKS = INT8_PIECES };
+/* Columns that are unpacked at a time where a format's own function does it, and bytes from a row of them to the next. */
+enum { INT8_CHUNK = INT8_PIECE, INT8_CHUNKS = INT8_PIECES };
 
-/* One call. stride: scales from an output to the next. */
-typedef struct int8_turned {
-  const gd_cpu_linear *op;
-  const int8_form *form;
-  const uint8_t *end;
-  const uint8_t *x;
-  float *scales; /* INT8_OFFSETS before the offsets */
-  int64_t columns, row_bytes, groups, sets, stride;
-  void *out[INT8_TURNED_ROWS]; /* rows of the result */
-} int8_turned;
-
-/* An int8_block without bytes stands for all formats of its group that have no kernel of their own: their numbers are unpacked by int8_form. */
-GD_INLINE int int8_is_any(int8_block form) { return form.bytes == 0; }
-/* Numbers that are unpacked by chunks, of Q6_K by blocks; those of other formats by sets. */
-GD_INLINE int int8_in_chunks(int8_block form) { return int8_is_any(form) || form.groups == 16; }
-/* Numbers that come out of their blocks in the order of columns. */
-GD_INLINE int int8_are_bytes(int8_block form) { return int8_in_chunks(form) || (form.groups == 1 && form.bytes >= form.group); }
-GD_INLINE int int8_has_offset(int8_block form) { return form.type == 0 || int8_ggml_has_offset(form.type); }
-/* The kernel of a format with a middle subtracts it from the numbers, so that sums begin with 0. */
-GD_INLINE int int8_are_signed(int8_block form) { return !int8_is_any(form) && !int8_has_offset(form); }
 /* Numbers of a row that a tile has, and the slices of so many that are a set. */
 GD_INLINE int int8_slice(int64_t group) { return group < 32 ? 32 : 64; }
 GD_INLINE int int8_slices(int64_t group) { return 2 * (int)group / int8_slice(group); }
 /* Bytes of x of a set: slices of a dword of each column of its tile, then as many scales, sums and starts. */
 GD_INLINE int64_t int8_set_factors(int64_t group) { return 2 * group * 16; }
 GD_INLINE int64_t int8_set_bytes(int64_t group) { return int8_set_factors(group) + 192; }
-/* Where a row's set begins. */
-GD_INLINE int64_t int8_set_at(int64_t set, int8_block form) {
-  return form.groups == 8 ? set / 4 * form.bytes + int8_offset(form) + set % 4 * 32 : set * 2 * form.bytes;
-}
-
 /* The dword of a set's x that dword k of a row's numbers multiplies. Of packed numbers the low halves of 64 bytes are a slice, then the high ones;
  * or of 32 bytes both are one. */
 static int int8_turned_place(int k, int8_block form) {

@@ -1,0 +1,279 @@
+/* Up to eight rows of x with AVX-512 VNNI (int8_turned.h). Two dwords of the weight, one of each of a set's groups, go to all lanes by one load; a lane has its
+ * row's and group's four columns of x. So a product of 64 bytes is one output's for eight rows, and sixteen outputs are sixteen chains of sums. Numbers
+ * of the weight are unpacked so that dwords of both groups alternate, a set ahead, since loads of eight bytes would wait for stores of 64. */
+
+/* The least rows that are faster so: fewer have kernels of their own (int8_few.h). */
+GD_INLINE int64_t int8_turned_least(int8_block form) { return !gd_cpu_asks_by_pages ? INT8_TURNED_MOST + 1 : int8_in_chunks(form) || form.type == GGML_Q5_K ? 2 : form.group > 32 || int8_are_bytes(form) ? 3 : 5; }
+/* Pairs of dwords that are multiplied at a time: as many vectors of x fit the registers with sixteen sums. */
+GD_INLINE int int8_dots_pairs(int64_t group) { return group < 32 ? (int)group / 4 : 8; }
+/* Bytes of an output in a panel: of a set, or of the columns that a format's own function unpacks at a time. */
+enum { INT8_CHUNK = 256 };
+GD_INLINE int64_t int8_dots_apart(int8_block form) { return int8_in_chunks(form) ? INT8_CHUNK : 2 * form.group; }
+
+/* Bytes of x of a set: a vector for each pair, then as many scales, sums and starts. */
+GD_INLINE int64_t int8_set_factors(int64_t group) { return group * 16; }
+GD_INLINE int64_t int8_set_bytes(int64_t group) { return int8_set_factors(group) + 192; }
+
+/* The dword of a group's x that pair k of its numbers multiplies: where two columns share a byte the low halves of some bytes come before the high ones. */
+static int int8_turned_place(int k, int8_block form) {
+  if (!form.is_mlx || int8_are_bytes(form)) return k;
+  int run = form.group < 64 ? 4 : 8;
+  return k / (2 * run) * 2 * run + 2 * (k % run) + k / run % 2;
+}
+
+/* Up to 64 bytes of x, and zeros. */
+GD_INLINE vi int8_of_x(const int8_t *from, int64_t bytes) {
+  if (bytes <= 0) return (vi){0};
+  return (vi)_mm512_maskz_loadu_epi8(bytes < 64 ? ((__mmask64)1 << bytes) - 1 : ~(__mmask64)0, from);
+}
+/* Puts sets begin .. end - 1 of rows `row` .. row + rows - 1 into their order. */
+static void int8_turned_part(const gd_cpu_linear *op, int64_t row, int64_t rows, uint8_t *to, int64_t begin, int64_t end, int8_block form) {
+  int64_t group = form.group, set = 2 * group, pairs = group / 4, columns = op->rounded->columns;
+  to += begin * int8_set_bytes(group);
+  for (int64_t at = begin * set; at < least(end * set, columns); at += set) {
+    int64_t left = least(set, columns - at);
+    int8_x own[INT8_TURNED_ROWS];
+    for (int64_t m = 0; m < rows; m++) own[m] = int8_from(int8_row_of(op, row + m), at, group);
+    for (int64_t first = 0; first < pairs; first += 16) {
+      vi numbers[16] = {0}, places;
+      for (int k = 0; k < 16; k++) places[k] = int8_turned_place((int)first + k, form);
+      for (int64_t i = 0; i < 2 * rows; i++) {
+        const int8_t *from = own[i / 2].values + i % 2 * group;
+        vi low = int8_of_x(from, left - i % 2 * group), high = int8_of_x(from + 64, left - i % 2 * group - 64);
+        numbers[i] = (vi)_mm512_permutex2var_epi32((__m512i)low, (__m512i)places, (__m512i)high);
+      }
+      int8_transpose(numbers);
+      GD_UNROLL for (int k = 0; k < 16; k++) {
+        if (first + k < pairs) store_vi(to + (first + k) * 64, numbers[k]);
+      }
+    }
+    to += pairs * 64;
+    float *scales = (float *)to, *sums = scales + 16;
+    int32_t *starts = (int32_t *)(sums + 16);
+    __builtin_memset(to, 0, 192);
+    for (int64_t m = 0; m < rows; m++) {
+      for (int64_t g = 0; g < left / group; g++) {
+        scales[2 * m + g] = own[m].scales[g];
+        sums[2 * m + g] = own[m].sums[g];
+        starts[2 * m + g] = own[m].starts[g];
+      }
+    }
+    to += 192;
+  }
+}
+static __attribute__((noinline)) void int8_turned_x(const gd_cpu_linear *op, uint8_t *to, int64_t begin, int64_t end, int8_block form) {
+  int64_t set = 2 * form.group, bytes = (op->rounded->columns + set - 1) / set * int8_set_bytes(form.group);
+  for (int64_t row = 0; row < op->rows; row += INT8_TURNED_ROWS, to += bytes) {
+    int8_turned_part(op, row, least(INT8_TURNED_ROWS, op->rows - row), to, begin, end, form);
+  }
+}
+
+/* Dwords of two groups in turn: of the halves of each 256 bits; of the first halves of two vectors, or their second ones. */
+
+GD_INLINE vi int8_pairs_within(vi numbers, int64_t group) {
+  const vi of_32 = {0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15}, of_16 = {0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15};
+  return (vi)_mm512_permutexvar_epi32((__m512i)(group < 32 ? of_16 : of_32), (__m512i)numbers);
+}
+GD_INLINE vi int8_pairs_between(vi a, vi b, int second) {
+  const vi places = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23};
+  return (vi)_mm512_permutex2var_epi32((__m512i)a, (__m512i)(places + 8 * second), (__m512i)b);
+}
+
+/* `bytes` of numbers that lie in the order of columns. */
+GD_INLINE void int8_dots_bytes(const uint8_t *from, uint8_t *to, int64_t bytes, int64_t group) {
+  for (int64_t i = 0; i < bytes; i += 2 * group < 64 ? 64 : 2 * group) {
+    if (group <= 32) {
+      store_vi(to + i, int8_pairs_within(load_vi(from + i), group));
+      continue;
+    }
+    for (int64_t k = 0; k < group; k += 64) {
+      vi a = load_vi(from + i + k), b = load_vi(from + i + group + k);
+      store_vi(to + i + 2 * k, int8_pairs_between(a, b, 0));
+      store_vi(to + i + 2 * k + 64, int8_pairs_between(a, b, 1));
+    }
+  }
+}
+
+/* Both halves of bytes. */
+GD_INLINE void int8_dots_halves(vi bytes, uint8_t *to, uint32_t type) {
+  vi low = int8_low(bytes), high = int8_high(bytes);
+  if (ggml_has_table(type)) {
+    low = int8_entries_of(low, type);
+    high = int8_entries_of(high, type);
+  }
+  store_vi(to, low);
+  store_vi(to + 64, high);
+}
+/* The low halves of dwords, then their high ones: of 32 bytes the pairs of two groups of 32 columns, or of a set of MLX's. */
+GD_INLINE vi int8_dots_halves_of_32(__m256i bytes, vi places, vi shifts, uint32_t type) {
+  vi all = (vi)_mm512_permutexvar_epi32((__m512i)places, _mm512_castsi256_si512(bytes));
+  vi numbers = (vi)((vu)all >> (vu)shifts) & 0x0f0f0f0f;
+  return ggml_has_table(type) ? int8_entries_of(numbers, type) : numbers;
+}
+
+/* The numbers of a row's set, which begin at `from`; of Q5_K set `place` of the block there. */
+GD_INLINE void int8_dots_row(const uint8_t *from, uint8_t *to, int64_t place, int8_block form) {
+  const vi halves = {0, 4, 1, 5, 2, 6, 3, 7, 0, 4, 1, 5, 2, 6, 3, 7}, twice = {0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7};
+  const vi upper = {0, 0, 0, 0, 0, 0, 0, 0, 4, 4, 4, 4, 4, 4, 4, 4}, odd = {0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4};
+  if (form.type == GGML_Q8_0) {
+    store_vi(to, int8_pairs_within(int8_few_bytes(from, form), 32));
+  } else if (form.type == GGML_Q5_K) {
+    store_vi(to, int8_pairs_within(int8_five(from, (int)place), 32));
+  } else if (int8_are_bytes(form)) {
+    int8_dots_bytes(from, to, 2 * form.group, form.group);
+  } else if (form.group == 64) {
+    int8_dots_halves(int8_pairs_within(load_vi(from), 32), to, form.type);
+  } else if (form.group == 128) {
+    vi a = load_vi(from), b = load_vi(from + 64);
+    GD_UNROLL for (int i = 0; i < 2; i++) int8_dots_halves(int8_pairs_between(a, b, i), to + 128 * i, form.type);
+  } else if (form.groups == 8) {
+    store_vi(to, int8_dots_halves_of_32(int8_load_32(from), twice, odd, form.type));
+  } else if (form.is_mlx) {
+    store_vi(to, int8_dots_halves_of_32(int8_load_32(from), halves, upper, form.type));
+  } else {
+    from += int8_offset(form);
+    __m256i bytes = _mm256_inserti128_si256(_mm256_castsi128_si256(int8_load_16(from)), int8_load_16(from + form.bytes), 1);
+    store_vi(to, int8_dots_halves_of_32(bytes, halves, upper, form.type));
+  }
+}
+
+/* The sums of a set of INT8_OUTPUTS outputs. */
+GD_INLINE void int8_dots_products(const uint8_t *panel, const uint8_t *x, vi sums[INT8_OUTPUTS], int8_block form) {
+  const int pairs = int8_dots_pairs(form.group);
+  const vi starts = int8_has_offset(form) ? (vi){0} : load_vi(x + int8_set_factors(form.group) + 128);
+  GD_UNROLL for (int f = 0; f < INT8_OUTPUTS; f++) sums[f] = starts;
+  _Pragma("clang loop unroll(disable)")
+  for (int k = 0; k < form.group / 4; k += pairs, x += 64 * pairs, panel += 8 * pairs) {
+    vi own[8];
+    GD_UNROLL for (int i = 0; i < pairs; i++) own[i] = load_vi(x + 64 * i);
+    GD_UNROLL for (int i = 0; i < pairs; i++) {
+      GD_UNROLL for (int f = 0; f < INT8_OUTPUTS; f++) {
+        /* In this order: compilers load all dwords first, for which there are too few registers. */
+        vi both;
+        __asm__ volatile(
+          "vpbroadcastq %2, %1\n\tvpdpbusd %3, %1, %0"
+          : "+v"(sums[f]), "=&v"(both)
+          : "m"(*(const uint64_t *)(panel + f * int8_dots_apart(form) + 8 * i)), "v"(own[i]));
+      }
+    }
+  }
+}
+
+/* `bytes` of each of INT8_OUTPUTS rows that end within a set, and zeros. */
+enum { INT8_DOTS_TAIL = 256 };
+static __attribute__((noinline)) void int8_dots_tail(const uint8_t *from, int64_t row_bytes, int64_t bytes, uint8_t *tail) {
+  __builtin_memset(tail, 0, INT8_OUTPUTS * INT8_DOTS_TAIL);
+  for (int f = 0; f < INT8_OUTPUTS; f++) __builtin_memcpy(tail + f * INT8_DOTS_TAIL, from + f * row_bytes, (size_t)bytes);
+}
+
+/* Unpacks a set, or the columns of a chunk from it on, of the rows from `row` on. */
+GD_INLINE void int8_dots_unpack(const int8_turned *way, const uint8_t *row, int64_t set, uint8_t *panel, int8_block form) {
+  const int64_t columns = 2 * form.group, apart = int8_dots_apart(form), left = way->columns - set * columns;
+  int64_t row_bytes = way->row_bytes;
+  if (int8_in_chunks(form)) {
+    row += matrix_bytes(&way->op->weight, set * columns);
+    for (int f = 0; f < INT8_OUTPUTS; f++, row += row_bytes, panel += apart) {
+      if (int8_is_any(form)) {
+        uint8_t numbers[INT8_CHUNK + 64];
+        way->form->numbers(row, 0, least(INT8_CHUNK, left), numbers);
+        int8_dots_bytes(numbers, panel, INT8_CHUNK, form.group);
+        continue;
+      }
+      GD_UNROLL for (int half = 0; half < 2; half++) {
+        vi two[2];
+        int8_six(row, half, two);
+        GD_UNROLL for (int i = 0; i < 2; i++) store_vi(panel + 128 * half + 64 * i, int8_pairs_within(two[i], 16));
+      }
+    }
+    return;
+  }
+  row += form.type == GGML_Q5_K ? set / 4 * form.bytes : int8_set_at(set, form);
+  _Alignas(64) uint8_t tail[INT8_OUTPUTS * INT8_DOTS_TAIL];
+  if (__builtin_expect(left < columns, 0)) {
+    int8_dots_tail(row, row_bytes, left / form.group * form.bytes, tail);
+    row = tail;
+    row_bytes = INT8_DOTS_TAIL;
+  }
+  GD_UNROLL for (int f = 0; f < INT8_OUTPUTS; f++) int8_dots_row(row + f * row_bytes, panel + f * apart, set % 4, form);
+}
+
+/* Features begin .. end - 1, whole INT8_OUTPUTS. */
+GD_INLINE void int8_dots_outputs(const int8_turned *way, int64_t begin, int64_t end, const uint32_t *stop, int8_block form) {
+  const int64_t set = 2 * form.group, apart = int8_dots_apart(form), of_panel = apart / set, sets = way->sets, stride = way->stride;
+  const int64_t block_bytes = INT8_OUTPUTS * way->row_bytes, parts = int8_turned_parts(way->op->rows);
+  const int has_offset = int8_has_offset(form);
+  _Alignas(64) uint8_t panels[2][INT8_OUTPUTS * apart];
+  /* Bytes from `ask` on are asked for as those before `read` are read, by pages as the loop of tiles does. */
+  const uintptr_t asked = (uintptr_t)(block_bytes / sets), early = (uintptr_t)(FETCH_PAGE + block_bytes - least(block_bytes, FETCH_PAGE * FETCH_PAGES));
+  const uint8_t *block = (const uint8_t *)matrix_row(&way->op->weight, begin);
+  uintptr_t ask = ((uintptr_t)block + FETCH_BYTES - 1) & ~(uintptr_t)(FETCH_BYTES - 1);
+  int turn = 0;
+  /* Set s is multiplied and the one after it unpacked; at first there is none to multiply. */
+  int64_t s = -1;
+  for (int64_t first = begin; first < end && !gd_cpu_stopped(stop); first += INT8_OUTPUTS, block += block_bytes, s = 0) {
+    vf out[INT8_TURNED_MOST / INT8_TURNED_ROWS][INT8_OUTPUTS / 2];
+    __builtin_memset(out, 0, (size_t)parts * sizeof out[0]);
+    int8_turned_factors(way, first);
+    for (; s < sets; s++) {
+      for (uintptr_t read = (uintptr_t)block + (uintptr_t)(s + 1) * asked; ask < read + early; ask += FETCH_BYTES) {
+        const char *pages = pages_after(ask);
+        if (pages < (const char *)way->end) fetch_line_of_pages(pages);
+      }
+      const uint8_t *panel = panels[turn] + s % of_panel * set, *x = way->x + s * int8_set_bytes(form.group);
+      const float *scales = way->scales + 2 * s;
+      for (int64_t part = 0; part < parts; part++, x += sets * int8_set_bytes(form.group)) {
+        vi sums[INT8_OUTPUTS];
+        if (s >= 0) int8_dots_products(panel, x, sums, form);
+        if (part == 0 && ((s + 1) % of_panel == 0 || s + 1 == sets)) {
+          int at_end = s + 1 == sets;
+          turn ^= 1;
+          if (!at_end || first + INT8_OUTPUTS < end) int8_dots_unpack(way, at_end ? block + block_bytes : block, at_end ? 0 : s + 1, panels[turn], form);
+        }
+        if (s < 0) break;
+        const float *factors = (const float *)(x + int8_set_factors(form.group));
+        vf x_scales = load(factors, 0, GD_CPU_F32), x_sums = load(factors, 16, GD_CPU_F32);
+        /* So that the outputs are in memory: the sums need the registers. */
+        __asm__ volatile("" : : "r"(out) : "memory");
+        GD_UNROLL for (int p = 0; p < INT8_OUTPUTS / 2; p++) {
+          int8_turned_terms(sums[2 * p], sums[2 * p + 1], scales + 2 * p * stride, stride, x_scales, x_sums, &out[part][p], has_offset);
+        }
+      }
+    }
+    for (int64_t part = 0; part < parts; part++) int8_turned_finish(way, first, part * INT8_TURNED_ROWS, out[part]);
+  }
+}
+
+/* A format's numbers, and its products. */
+typedef struct int8_turned_form {
+  int8_block block;
+  void (*run)(const int8_turned *way, int64_t begin, int64_t end, const uint32_t *stop);
+} int8_turned_form;
+/* Formats with kernels of their own, as GD_INT8_NIBBLES has them; then all others, by their groups. */
+#define GD_INT8_TURNED(F)                      \
+  GD_INT8_NIBBLES(F)                           \
+  GD_INT8_MICRO(F)                             \
+  F(AFFINE8_G32, bytes32, 32, 0, 32, 1, 1)     \
+  F(AFFINE8_G64, bytes64, 64, 0, 64, 1, 1)     \
+  F(AFFINE8_G128, bytes128, 128, 0, 128, 1, 1) \
+  F(Q8_0, q8_0, 32, GGML_Q8_0, 34, 1, 0)       \
+  F(Q5_K, q5_k, 32, GGML_Q5_K, 176, 8, 0)      \
+  F(Q6_K, q6_k, 16, GGML_Q6_K, 210, 16, 0)
+#define GD_INT8_TURNED_OTHERS(F)     \
+  F(, any16, 16, GGML_Q6_K, 0, 1, 1) \
+  F(, any16_offset, 16, 0, 0, 1, 1)  \
+  F(, any32, 32, GGML_Q6_K, 0, 1, 1) \
+  F(, any32_offset, 32, 0, 0, 1, 1)  \
+  F(, any64_offset, 64, 0, 0, 1, 1)  \
+  F(, any128_offset, 128, 0, 0, 1, 1)
+#define GD_TURNED(FORMAT, NAME, GROUP, TYPE, ...)                                                                            \
+  static __attribute__((noinline)) void int8_turned_##NAME(const int8_turned *way, int64_t begin, int64_t end, const uint32_t *stop) { \
+    int8_dots_outputs(way, begin, end, stop, (int8_block){GROUP, TYPE, __VA_ARGS__});                                        \
+  }                                                                                                                          \
+  static const int8_turned_form int8_form_##NAME = {{GROUP, TYPE, __VA_ARGS__}, int8_turned_##NAME};
+GD_INT8_TURNED(GD_TURNED)
+GD_INT8_TURNED_OTHERS(GD_TURNED)
+#undef GD_TURNED
+
+/* There is nothing to set up. */
+GD_INLINE void int8_turned_begin(int64_t group) { (void)group; }
+GD_INLINE void int8_turned_end(void) {}

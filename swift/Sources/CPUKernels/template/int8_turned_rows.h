@@ -1,0 +1,58 @@
+/* Which linears go by int8_turned.h, their rows of x, and a call. */
+
+/* NULL if it is multiplied exactly. */
+static const int8_turned_form *int8_turned_of(uint32_t format) {
+  gd_cpu_matrix matrix = {.format = format};
+  int8_form form = int8_form_of(&matrix);
+  switch (format) {
+#define GD_CASE(FORMAT, NAME, ...) \
+  case GD_CPU_FORMAT_##FORMAT: return &int8_form_##NAME;
+    GD_INT8_TURNED(GD_CASE)
+#undef GD_CASE
+  }
+  switch (form.group) {
+    case 16: return form.has_offset ? &int8_form_any16_offset : &int8_form_any16;
+    case 32: return form.has_offset ? &int8_form_any32_offset : &int8_form_any32;
+    case 64: return &int8_form_any64_offset;
+    case 128: return &int8_form_any128_offset;
+    default: return NULL;
+  }
+}
+
+/* See gd_cpu_kernels. Two rows are faster in vectors where x is too large for the first cache, as it is read with each INT8_OUTPUTS outputs. */
+static int64_t int8_turned_bytes(uint32_t format, int64_t rows, int64_t columns) {
+  const int8_turned_form *form = int8_turned_of(format);
+  if (form == NULL || rows < int8_turned_least(form->block) || rows > INT8_TURNED_MOST) return 0;
+  int64_t set = 2 * form->block.group, sets = (columns + set - 1) / set, bytes = int8_turned_parts(rows) * sets * int8_set_bytes(form->block.group);
+  if (rows == 2 && bytes > 32 << 10) return 0;
+  return 2 * sets <= INT8_SPAN_GROUPS && bytes + 64 <= INT8_PANEL ? bytes : 0;
+}
+static void int8_turn(const gd_cpu_int8_rows *x, int64_t begin, int64_t end) {
+  gd_cpu_linear op = {.rows = x->rows, .rounded = x};
+  const int8_turned_form *form = int8_turned_of(x->format);
+  if (form != NULL) int8_turned_x(&op, x->turned, begin, end, form->block);
+}
+
+/* Takes all whole INT8_OUTPUTS features of a few rows; returns the first feature that is left. */
+static int64_t int8_turned_whole(const gd_cpu_linear *op, const int8_memory *memory, int64_t begin, int64_t end, const uint32_t *stop) {
+  const gd_cpu_matrix *matrix = &op->weight;
+  int64_t columns = matrix->columns, whole = begin + (end - begin) / INT8_OUTPUTS * INT8_OUTPUTS;
+  if (whole == begin || int8_turned_bytes(matrix->format, op->rows, columns) == 0) return begin;
+  const int8_turned_form *turned = int8_turned_of(matrix->format);
+  int8_form form = int8_form_of(matrix);
+  int64_t groups = columns / form.group, sets = (groups + 1) / 2;
+  const uint8_t *x = op->rounded->turned;
+  if (x == NULL) {
+    uint8_t *own = (uint8_t *)(((uintptr_t)memory->x + 63) & ~(uintptr_t)63);
+    int8_turned_x(op, own, 0, sets, turned->block);
+    x = own;
+  }
+  int8_turned way = {
+    .op = op, .form = &form, .end = memory->end, .x = x, .scales = memory->scales, .columns = columns,
+    .row_bytes = matrix_bytes(matrix, columns), .groups = groups, .sets = sets, .stride = 2 * sets};
+  for (int64_t row = 0; row < op->rows; row++) way.out[row] = linear_element(op, &op->out, row, 0);
+  int8_turned_begin(form.group);
+  turned->run(&way, begin, whole, stop);
+  int8_turned_end();
+  return whole;
+}

@@ -155,12 +155,22 @@ GD_INLINE void next_rows_part(
 /* Whether rows that follow one another may be asked for by pages (rows.h): a block of them is eight lines. */
 #define DELTA_BY_PAGES(KIND) (GD_WIDTH == 16 && source_of(KIND) == GD_CPU_F32 && next_of(KIND) == NEXT_ROWS)
 
+/* Whether rows may be written past the caches: those of a head's whole state that go to other memory than they come from. Their lines would be read first only to
+ * be written, and are read again with the next token, when those of all layers and sequences have gone through the caches. Not of small heads, whose
+ * states may stay there, and on Intel's processors, where it was measured. */
+#define DELTA_CAN_STREAM(KIND) (GD_WIDTH == 16 && source_of(KIND) == GD_CPU_F32 && target_of(KIND) == GD_CPU_F32 && next_of(KIND) == NEXT_ROWS)
+enum { DELTA_STREAMED = 65536 };
+GD_INLINE int delta_streams(const delta_pass *pass, int64_t key_dim) {
+  return gd_cpu_asks_by_pages && pass->target != pass->source && pass->rows * key_dim * 4 >= DELTA_STREAMED && key_dim % GD_LANES == 0 &&
+         (uintptr_t)pass->target % 64 == 0;
+}
+
 /* Where a group's rows are read and written, the addresses to prefetch, and where rows are kept widened. */
 typedef struct delta_places {
   const char *source, *near, *far; /* far: a line of each of eight pages for eight lines read, where DELTA_BY_PAGES and gd_cpu_asks_by_pages say so */
   char *target;
   float *widened, *next_widened;
-  int by_pages;
+  int by_pages, streams;
 } delta_places;
 
 /* pass by value: its fields stay in registers although the rows' stores could, for all the compiler knows, change
@@ -188,6 +198,10 @@ GD_INLINE void update_block(
                          : load_part(source + r * source_step, i, p, source_of(kind), half);
       s = keep_part(fma_vf(DELTA_OF_ROW(deltas, r), key, decay * s), p, half);
       updated[r] = s;
+#if GD_WIDTH == 16
+      if (DELTA_CAN_STREAM(kind) && !half && places.streams) _mm512_stream_ps((float *)(target + r * target_step) + i, (__m512)s);
+      else
+#endif
       if (!together) store_part(target + r * target_step, i, p, target_of(kind), half, s);
       rows->out[r][p] = fma_vf(s, query, rows->out[r][p]);
       if (next_of(kind) == NEXT_ROWS && !apart) {
@@ -218,7 +232,7 @@ GD_INLINE const char *rows_after(const delta_pass *pass, int64_t bytes, int64_t 
 
 /* The processor by itself fetches too little of rows that are read once. ahead: by how many bytes to fetch before they
  * are read. */
-GD_INLINE void update_group(const delta_pass pass, delta_kind kind, int64_t row, int64_t ahead, int64_t key_dim) {
+GD_INLINE void update_group(const delta_pass pass, delta_kind kind, int64_t row, int64_t ahead, int64_t key_dim, int streams) {
   vf head_decay = splat(pass.decay[0]);
   row_sum out[DELTA_GROUP], memory[DELTA_GROUP];
   GD_UNROLL for (int base = 0; base < DELTA_GROUP; base += DELTA_TOGETHER) {
@@ -228,7 +242,7 @@ GD_INLINE void update_group(const delta_pass pass, delta_kind kind, int64_t row,
     delta_places places = {
       .source = (const char *)pass.source + (row + base) * step,
       .target = (char *)pass.target + (row + base) * key_dim * dtype_size(target_of(kind)),
-      .near = rows_after(&pass, bytes, to), .far = rows_after(&pass, bytes, to + DELTA_FAR)};
+      .near = rows_after(&pass, bytes, to), .far = rows_after(&pass, bytes, to + DELTA_FAR), .streams = streams};
     if (DELTA_BY_PAGES(kind) && gd_cpu_asks_by_pages && pass.next_source == (const char *)pass.source + bytes) {
       places.far = pages_after((uintptr_t)places.source);
       places.by_pages = 1;
@@ -256,13 +270,18 @@ GD_INLINE void update_group(const delta_pass pass, delta_kind kind, int64_t row,
 GD_INLINE void delta_update(const delta_pass *from, delta_kind kind, int64_t key_dim) {
   const delta_pass pass = *from;
   int64_t row = 0, ahead = DELTA_AHEAD;
+  const int streams = DELTA_CAN_STREAM(kind) && delta_streams(from, key_dim);
   if (next_of(kind) == NEXT_ROWS) {
     first_group(&pass, kind, 0, key_dim);
-    for (; row + DELTA_GROUP < pass.rows; row += DELTA_GROUP) update_group(pass, kind, row, ahead, key_dim);
+    for (; row + DELTA_GROUP < pass.rows; row += DELTA_GROUP) update_group(pass, kind, row, ahead, key_dim, streams);
     kind = DELTA_WITHOUT_NEXT(kind);
   } else {
     /* These rows are near already. */
     ahead = pass.rows * key_dim * dtype_size(source_of(kind));
   }
-  for (; row < pass.rows; row += DELTA_GROUP) update_group(pass, kind, row, ahead, key_dim);
+  for (; row < pass.rows; row += DELTA_GROUP) update_group(pass, kind, row, ahead, key_dim, streams);
+#if GD_WIDTH == 16
+  /* Another thread may read the state once it knows that this one has finished. */
+  if (streams) _mm_sfence();
+#endif
 }

@@ -90,6 +90,20 @@ onEachBackend("slots", ({ device }) => {
     expectSameBits("step conv state", stepped.convState, Float32Array.from(after.convState.data));
   });
 
+  test("large states of single tokens have the same bits written in place and elsewhere", () => {
+    for (const [gateForm, keyDim, valueDim] of [["log", 128, 128], ["decay", 256, 64], ["log", 120, 144]] as const) {
+      const run = (writeSlots: readonly number[]) => {
+        const slots = { slots: 6, readSlots: [0, 1, 2], writeSlots };
+        const large = { ...spec, gateForm, keyDim, valueDim };
+        const step = runGatedDeltaStep(device, buildGatedDeltaStep({ ...large, ...slots, sequences: 3 }), allF32);
+        const runs = [step, runGatedDelta(device, buildGatedDelta({ ...large, batch: { ...slots, lengths: [1, 1, 1], rowsBeyond: 0 } }), allF32)];
+        return runs.flatMap(({ out, state }) => [out, ...writeSlots.map((slot) => slotOf(state!, 6, slot))]);
+      };
+      const here = run([0, 1, 2]);
+      run([4, 5, 3]).forEach((numbers, i) => expectSameBits(`${keyDim} by ${valueDim}, ${i}`, numbers, here[i]!));
+    }
+  });
+
   test("NaN in a slot cannot survive a fresh start in it, whatever the state's dtype", () => {
     const batch = { lengths: [3, 0, 1], rowsBeyond: 0, slots: 4, readSlots: [-1, -1, -1], writeSlots: [0, 1, 2] };
     for (const format of ["f32", "f16", "bf16"] as const) {

@@ -82,7 +82,7 @@ int gd_cpu_asks_by_pages, gd_cpu_has_vbmi;
 #if defined(__x86_64__)
 __attribute__((constructor)) static void find_properties(void) {
   unsigned most, b, c, d;
-  if (__get_cpuid_count(7, 0, &most, &b, &c, &d)) gd_cpu_has_vbmi = (c & bit_AVX512VBMI) != 0;
+  if (__get_cpuid_count(7, 0, &most, &b, &c, &d)) gd_cpu_has_vbmi = (c & bit_AVX512VBMI) != 0 && (c & bit_GFNI) != 0;
   if (__get_cpuid(0, &most, &b, &c, &d)) gd_cpu_asks_by_pages = b == signature_INTEL_ebx && c == signature_INTEL_ecx && d == signature_INTEL_edx;
 }
 #endif

@@ -3,7 +3,7 @@
  * of the weight are unpacked so that dwords of both groups alternate, a set ahead, since loads of eight bytes would wait for stores of 64. */
 
 /* The least rows that are faster so: fewer have kernels of their own (int8_few.h). */
-GD_INLINE int64_t int8_turned_least(int8_block form) { return !gd_cpu_asks_by_pages ? INT8_TURNED_MOST + 1 : int8_in_chunks(form) || form.type == GGML_Q5_K ? 2 : form.group > 32 || int8_are_bytes(form) ? 3 : 5; }
+GD_INLINE int64_t int8_turned_least(int8_block form) { return !gd_cpu_asks_by_pages || !gd_cpu_has_vbmi ? INT8_TURNED_MOST + 1 : int8_in_chunks(form) || form.type == GGML_Q5_K ? 2 : form.group > 32 || int8_are_bytes(form) ? 3 : 5; }
 /* Pairs of dwords that are multiplied at a time: as many vectors of x fit the registers with sixteen sums. */
 GD_INLINE int int8_dots_pairs(int64_t group) { return group < 32 ? (int)group / 4 : 8; }
 /* Bytes of an output in a panel: of a set, or of the columns that a format's own function unpacks at a time. */
@@ -94,27 +94,46 @@ GD_INLINE void int8_dots_bytes(const uint8_t *from, uint8_t *to, int64_t bytes, 
   }
 }
 
-/* Both halves of bytes. */
-GD_INLINE void int8_dots_halves(vi bytes, uint8_t *to, uint32_t type) {
-  vi low = int8_low(bytes), high = int8_high(bytes);
-  if (ggml_has_table(type)) {
-    low = int8_entries_of(low, type);
-    high = int8_entries_of(high, type);
-  }
-  store_vi(to, low);
-  store_vi(to + 64, high);
+/* Bits of bytes by matrices, and bytes by their places. In assembly, since the instruction set of these kernels lacks both; who has gd_cpu_has_vbmi has them. */
+#define INT8_LOWER 0x0102040800000000
+#define INT8_UPPER 0x1020408000000000
+#define INT8_TOP(B) (INT64_C(0x1020000) << (B))
+typedef int64_t int8_matrices __attribute__((vector_size(64)));
+#define INT8_BOTH(A, B) ((int8_matrices){A, A, A, A, B, B, B, B})
+GD_INLINE vi int8_bits(vi bytes, int8_matrices matrices) {
+  __asm__("vgf2p8affineqb $0, %1, %0, %0" : "+v"(bytes) : "v"(matrices));
+  return bytes;
 }
-/* The low halves of dwords, then their high ones: of 32 bytes the pairs of two groups of 32 columns, or of a set of MLX's. */
-GD_INLINE vi int8_dots_halves_of_32(__m256i bytes, vi places, vi shifts, uint32_t type) {
-  vi all = (vi)_mm512_permutexvar_epi32((__m512i)places, _mm512_castsi256_si512(bytes));
-  vi numbers = (vi)((vu)all >> (vu)shifts) & 0x0f0f0f0f;
-  return ggml_has_table(type) ? int8_entries_of(numbers, type) : numbers;
+GD_INLINE vi int8_bytes_at(vi bytes, vi places) {
+  __asm__("vpermb %0, %1, %0" : "+v"(bytes) : "v"(places));
+  return bytes;
 }
 
+GD_INLINE vi int8_dots_entries(vi numbers, uint32_t type) { return ggml_has_table(type) ? int8_entries_of(numbers, type) : numbers; }
+/* Both halves of bytes. */
+GD_INLINE void int8_dots_halves(vi bytes, uint8_t *to) {
+  store_vi(to, int8_low(bytes));
+  store_vi(to + 64, int8_bits(bytes, INT8_BOTH(INT8_UPPER, INT8_UPPER)));
+}
+/* Of 32 bytes the low halves of the dwords of two groups, then the high ones. */
+GD_INLINE vi int8_dots_of_32(vi bytes, vi places, uint32_t type) {
+  return int8_dots_entries(int8_bits(int8_bytes_at(bytes, places), INT8_BOTH(INT8_LOWER, INT8_UPPER)), type);
+}
+/* Half a block of Q6_K, as int8_six has it. */
+GD_INLINE void int8_dots_six(const uint8_t *block, int half, uint8_t *to) {
+  vi four = load_vi(block + 64 * half), two = (vi)_mm512_broadcast_i64x4(int8_load_32(block + 128 + 32 * half));
+  vi low = int8_low(four) | int8_bits(two, INT8_BOTH(INT8_TOP(0), INT8_TOP(2)));
+  vi high = int8_bits(four, INT8_BOTH(INT8_UPPER, INT8_UPPER)) | int8_bits(two, INT8_BOTH(INT8_TOP(4), INT8_TOP(6)));
+  store_vi(to, int8_pairs_within(low, 16));
+  store_vi(to + 64, int8_pairs_within(high, 16));
+}
+
+/* Bytes that are read of a row's set, which may be more than it has. */
+enum { INT8_DOTS_READ = 64 };
 /* The numbers of a row's set, which begin at `from`; of Q5_K set `place` of the block there. */
 GD_INLINE void int8_dots_row(const uint8_t *from, uint8_t *to, int64_t place, int8_block form) {
-  const vi halves = {0, 4, 1, 5, 2, 6, 3, 7, 0, 4, 1, 5, 2, 6, 3, 7}, twice = {0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7};
-  const vi upper = {0, 0, 0, 0, 0, 0, 0, 0, 4, 4, 4, 4, 4, 4, 4, 4}, odd = {0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4};
+  const vi each = (vi)((vu){0} + 0x01010101), first = (vi){0, 0, 1, 1, 2, 2, 3, 3, 0, 0, 1, 1, 2, 2, 3, 3} * 0x04040404 + 0x03020100;
+  const vi twice = {0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7}, odd = {0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4};
   if (form.type == GGML_Q8_0) {
     store_vi(to, int8_pairs_within(int8_few_bytes(from, form), 32));
   } else if (form.type == GGML_Q5_K) {
@@ -122,18 +141,17 @@ GD_INLINE void int8_dots_row(const uint8_t *from, uint8_t *to, int64_t place, in
   } else if (int8_are_bytes(form)) {
     int8_dots_bytes(from, to, 2 * form.group, form.group);
   } else if (form.group == 64) {
-    int8_dots_halves(int8_pairs_within(load_vi(from), 32), to, form.type);
+    int8_dots_halves(int8_pairs_within(load_vi(from), 32), to);
   } else if (form.group == 128) {
     vi a = load_vi(from), b = load_vi(from + 64);
-    GD_UNROLL for (int i = 0; i < 2; i++) int8_dots_halves(int8_pairs_between(a, b, i), to + 128 * i, form.type);
+    GD_UNROLL for (int i = 0; i < 2; i++) int8_dots_halves(int8_pairs_between(a, b, i), to + 128 * i);
   } else if (form.groups == 8) {
-    store_vi(to, int8_dots_halves_of_32(int8_load_32(from), twice, odd, form.type));
-  } else if (form.is_mlx) {
-    store_vi(to, int8_dots_halves_of_32(int8_load_32(from), halves, upper, form.type));
+    /* The low halves are one group, the high ones the next. */
+    vi all = (vi)_mm512_permutexvar_epi32((__m512i)twice, _mm512_castsi256_si512(int8_load_32(from)));
+    store_vi(to, (vi)((vu)all >> (vu)odd) & 0x0f0f0f0f);
   } else {
-    from += int8_offset(form);
-    __m256i bytes = _mm256_inserti128_si256(_mm256_castsi128_si256(int8_load_16(from)), int8_load_16(from + form.bytes), 1);
-    store_vi(to, int8_dots_halves_of_32(bytes, halves, upper, form.type));
+    /* Dwords of one block and the one after it in turn. */
+    store_vi(to, int8_dots_of_32(load_vi(from), first + each * (int8_offset(form) + (odd >> 2) * form.bytes), form.type));
   }
 }
 
@@ -179,18 +197,14 @@ GD_INLINE void int8_dots_unpack(const int8_turned *way, const uint8_t *row, int6
         int8_dots_bytes(numbers, panel, INT8_CHUNK, form.group);
         continue;
       }
-      GD_UNROLL for (int half = 0; half < 2; half++) {
-        vi two[2];
-        int8_six(row, half, two);
-        GD_UNROLL for (int i = 0; i < 2; i++) store_vi(panel + 128 * half + 64 * i, int8_pairs_within(two[i], 16));
-      }
+      GD_UNROLL for (int half = 0; half < 2; half++) int8_dots_six(row, half, panel + 128 * half);
     }
     return;
   }
   row += form.type == GGML_Q5_K ? set / 4 * form.bytes : int8_set_at(set, form);
   _Alignas(64) uint8_t tail[INT8_OUTPUTS * INT8_DOTS_TAIL];
-  if (__builtin_expect(left < columns, 0)) {
-    int8_dots_tail(row, row_bytes, left / form.group * form.bytes, tail);
+  if (__builtin_expect(left < columns || row + (INT8_OUTPUTS - 1) * row_bytes + INT8_DOTS_READ > way->end, 0)) {
+    int8_dots_tail(row, row_bytes, least(left, columns) / form.group * form.bytes, tail);
     row = tail;
     row_bytes = INT8_DOTS_TAIL;
   }

@@ -79,11 +79,6 @@ GD_INLINE void int8_turned_block(const uint8_t *block, uint8_t *to) {
   }
 }
 
-/* Up to 64 bytes of x, and zeros. */
-GD_INLINE vi int8_of_x(const int8_t *from, int64_t bytes) {
-  if (bytes <= 0) return (vi){0};
-  return (vi)_mm512_maskz_loadu_epi8(bytes < 64 ? ((__mmask64)1 << bytes) - 1 : ~(__mmask64)0, from);
-}
 /* Puts sets begin .. end - 1 of x into the order of tiles. */
 static __attribute__((noinline)) void int8_turned_x(const gd_cpu_linear *op, uint8_t *to, int64_t begin, int64_t end, int8_block form) {
   enum { SLICES = 4 };
@@ -109,16 +104,7 @@ static __attribute__((noinline)) void int8_turned_x(const gd_cpu_linear *op, uin
         if (k < dwords) store_vi(to + k * 64, numbers[k]);
       }
     }
-    float *scales = (float *)to, *sums = scales + 16;
-    int32_t *starts = (int32_t *)(sums + 16);
-    __builtin_memset(to, 0, 192);
-    for (int64_t m = 0; m < rows; m++) {
-      for (int64_t g = 0; g < left / group; g++) {
-        scales[2 * m + g] = own[m].scales[g];
-        sums[2 * m + g] = own[m].sums[g];
-        starts[2 * m + g] = own[m].starts[g];
-      }
-    }
+    int8_turned_x_factors(own, rows, left / group, to);
     to += 192;
   }
 }

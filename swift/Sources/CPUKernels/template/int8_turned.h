@@ -36,6 +36,25 @@ GD_INLINE int64_t int8_set_at(int64_t set, int8_block form) {
 }
 /* AMX: the kernel of a format with a middle subtracts it from the numbers, so that sums begin with 0. */
 GD_INLINE int int8_are_signed(int8_block form) { return !int8_is_any(form) && !int8_has_offset(form); }
+/* Up to 64 bytes of x, and zeros. */
+GD_INLINE vi int8_of_x(const int8_t *from, int64_t bytes) {
+  if (bytes <= 0) return (vi){0};
+  return (vi)_mm512_maskz_loadu_epi8(bytes < 64 ? ((__mmask64)1 << bytes) - 1 : ~(__mmask64)0, from);
+}
+/* Scales, sums and starts of `groups` groups of a set, at most two, of rows of x, after its numbers; zeros for the others. */
+static void int8_turned_x_factors(const int8_x *own, int64_t rows, int64_t groups, uint8_t *to) {
+  float *scales = (float *)to, *sums = scales + 16;
+  int32_t *starts = (int32_t *)(sums + 16);
+  __builtin_memset(to, 0, 192);
+  for (int64_t m = 0; m < rows; m++) {
+    for (int64_t g = 0; g < groups; g++) {
+      scales[2 * m + g] = own[m].scales[g];
+      sums[2 * m + g] = own[m].sums[g];
+      starts[2 * m + g] = own[m].starts[g];
+    }
+  }
+}
+
 /* Scales and offsets of the rows from `first` on, with zeros for a group that the last set lacks. */
 static __attribute__((noinline)) void int8_turned_factors(const int8_turned *way, int64_t first) {
   const gd_cpu_matrix *matrix = &way->op->weight;

@@ -2,13 +2,17 @@
  * row's and group's four columns of x. So a product of 64 bytes is one output's for eight rows, and sixteen outputs are sixteen chains of sums. Numbers
  * of the weight are unpacked so that dwords of both groups alternate, a set ahead, since loads of eight bytes would wait for stores of 64. */
 
-/* The least rows that are faster so: fewer have kernels of their own (int8_few.h). */
-GD_INLINE int64_t int8_turned_least(int8_block form) { return !gd_cpu_asks_by_pages || !gd_cpu_has_vbmi ? INT8_TURNED_MOST + 1 : int8_in_chunks(form) || form.type == GGML_Q5_K ? 2 : form.group > 32 || int8_are_bytes(form) ? 3 : 5; }
+/* The least rows that are faster so: fewer have kernels of their own (int8_few.h). For Intel's processors, where it was measured, with the instructions of
+ * int8_bits and int8_bytes_at. */
+GD_INLINE int64_t int8_turned_least(int8_block form) {
+  if (!gd_cpu_asks_by_pages || !gd_cpu_has_vbmi) return INT8_TURNED_MOST + 1;
+  if (int8_in_chunks(form) || form.type == GGML_Q5_K) return 2;
+  return form.group > 32 || int8_are_bytes(form) ? 3 : 5;
+}
 /* Pairs of dwords that are multiplied at a time: as many vectors of x fit the registers with sixteen sums. */
 GD_INLINE int int8_dots_pairs(int64_t group) { return group < 32 ? (int)group / 4 : 8; }
-/* Bytes of an output in a panel: of a set, or of the columns that a format's own function unpacks at a time. */
-enum { INT8_CHUNK = 256 };
-GD_INLINE int64_t int8_dots_apart(int8_block form) { return int8_in_chunks(form) ? INT8_CHUNK : 2 * form.group; }
+/* Bytes of an output in a panel: of a set, or of the columns that are unpacked at a time. */
+GD_INLINE int64_t int8_dots_apart(int8_block form) { return int8_in_chunks(form) ? INT8_PIECE : 2 * form.group; }
 
 /* Bytes of x of a set: a vector for each pair, then as many scales, sums and starts. */
 GD_INLINE int64_t int8_set_factors(int64_t group) { return group * 16; }
@@ -21,11 +25,6 @@ static int int8_turned_place(int k, int8_block form) {
   return k / (2 * run) * 2 * run + 2 * (k % run) + k / run % 2;
 }
 
-/* Up to 64 bytes of x, and zeros. */
-GD_INLINE vi int8_of_x(const int8_t *from, int64_t bytes) {
-  if (bytes <= 0) return (vi){0};
-  return (vi)_mm512_maskz_loadu_epi8(bytes < 64 ? ((__mmask64)1 << bytes) - 1 : ~(__mmask64)0, from);
-}
 /* Puts sets begin .. end - 1 of rows `row` .. row + rows - 1 into their order. */
 static void int8_turned_part(const gd_cpu_linear *op, int64_t row, int64_t rows, uint8_t *to, int64_t begin, int64_t end, int8_block form) {
   int64_t group = form.group, set = 2 * group, pairs = group / 4, columns = op->rounded->columns;
@@ -48,16 +47,7 @@ static void int8_turned_part(const gd_cpu_linear *op, int64_t row, int64_t rows,
       }
     }
     to += pairs * 64;
-    float *scales = (float *)to, *sums = scales + 16;
-    int32_t *starts = (int32_t *)(sums + 16);
-    __builtin_memset(to, 0, 192);
-    for (int64_t m = 0; m < rows; m++) {
-      for (int64_t g = 0; g < left / group; g++) {
-        scales[2 * m + g] = own[m].scales[g];
-        sums[2 * m + g] = own[m].sums[g];
-        starts[2 * m + g] = own[m].starts[g];
-      }
-    }
+    int8_turned_x_factors(own, rows, left / group, to);
     to += 192;
   }
 }
@@ -69,7 +59,6 @@ static __attribute__((noinline)) void int8_turned_x(const gd_cpu_linear *op, uin
 }
 
 /* Dwords of two groups in turn: of the halves of each 256 bits; of the first halves of two vectors, or their second ones. */
-
 GD_INLINE vi int8_pairs_within(vi numbers, int64_t group) {
   const vi of_32 = {0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15}, of_16 = {0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15};
   return (vi)_mm512_permutexvar_epi32((__m512i)(group < 32 ? of_16 : of_32), (__m512i)numbers);
@@ -94,7 +83,7 @@ GD_INLINE void int8_dots_bytes(const uint8_t *from, uint8_t *to, int64_t bytes, 
   }
 }
 
-/* Bits of bytes by matrices, and bytes by their places. In assembly, since the instruction set of these kernels lacks both; who has gd_cpu_has_vbmi has them. */
+/* Bits of bytes by matrices, and bytes by their places. In assembly, since the instruction set of these kernels lacks both. */
 #define INT8_LOWER 0x0102040800000000
 #define INT8_UPPER 0x1020408000000000
 #define INT8_TOP(B) (INT64_C(0x1020000) << (B))
@@ -128,8 +117,8 @@ GD_INLINE void int8_dots_six(const uint8_t *block, int half, uint8_t *to) {
   store_vi(to + 64, int8_pairs_within(high, 16));
 }
 
-/* Bytes that are read of a row's set, which may be more than it has. */
-enum { INT8_DOTS_READ = 64 };
+/* Whether 64 bytes are read of a row's set, which has fewer. */
+GD_INLINE int int8_dots_read_beyond(int8_block form) { return form.group == 32 && form.groups == 1 && !int8_are_bytes(form); }
 /* The numbers of a row's set, which begin at `from`; of Q5_K set `place` of the block there. */
 GD_INLINE void int8_dots_row(const uint8_t *from, uint8_t *to, int64_t place, int8_block form) {
   const vi each = (vi)((vu){0} + 0x01010101), first = (vi){0, 0, 1, 1, 2, 2, 3, 3, 0, 0, 1, 1, 2, 2, 3, 3} * 0x04040404 + 0x03020100;
@@ -177,7 +166,7 @@ GD_INLINE void int8_dots_products(const uint8_t *panel, const uint8_t *x, vi sum
   }
 }
 
-/* `bytes` of each of INT8_OUTPUTS rows that end within a set, and zeros. */
+/* `bytes` of each of INT8_OUTPUTS rows that end within a set or with it, and zeros. */
 enum { INT8_DOTS_TAIL = 256 };
 static __attribute__((noinline)) void int8_dots_tail(const uint8_t *from, int64_t row_bytes, int64_t bytes, uint8_t *tail) {
   __builtin_memset(tail, 0, INT8_OUTPUTS * INT8_DOTS_TAIL);
@@ -192,9 +181,9 @@ GD_INLINE void int8_dots_unpack(const int8_turned *way, const uint8_t *row, int6
     row += matrix_bytes(&way->op->weight, set * columns);
     for (int f = 0; f < INT8_OUTPUTS; f++, row += row_bytes, panel += apart) {
       if (int8_is_any(form)) {
-        uint8_t numbers[INT8_CHUNK + 64];
-        way->form->numbers(row, 0, least(INT8_CHUNK, left), numbers);
-        int8_dots_bytes(numbers, panel, INT8_CHUNK, form.group);
+        uint8_t numbers[INT8_PIECES];
+        way->form->numbers(row, 0, least(INT8_PIECE, left), numbers);
+        int8_dots_bytes(numbers, panel, INT8_PIECE, form.group);
         continue;
       }
       GD_UNROLL for (int half = 0; half < 2; half++) int8_dots_six(row, half, panel + 128 * half);
@@ -203,7 +192,8 @@ GD_INLINE void int8_dots_unpack(const int8_turned *way, const uint8_t *row, int6
   }
   row += form.type == GGML_Q5_K ? set / 4 * form.bytes : int8_set_at(set, form);
   _Alignas(64) uint8_t tail[INT8_OUTPUTS * INT8_DOTS_TAIL];
-  if (__builtin_expect(left < columns || row + (INT8_OUTPUTS - 1) * row_bytes + INT8_DOTS_READ > way->end, 0)) {
+  const int ends = int8_dots_read_beyond(form) && row + (INT8_OUTPUTS - 1) * row_bytes + 64 > way->end;
+  if (__builtin_expect(left < columns || ends, 0)) {
     int8_dots_tail(row, row_bytes, least(left, columns) / form.group * form.bytes, tail);
     row = tail;
     row_bytes = INT8_DOTS_TAIL;
@@ -279,10 +269,10 @@ typedef struct int8_turned_form {
   F(, any32_offset, 32, 0, 0, 1, 1)  \
   F(, any64_offset, 64, 0, 0, 1, 1)  \
   F(, any128_offset, 128, 0, 0, 1, 1)
-#define GD_TURNED(FORMAT, NAME, GROUP, TYPE, ...)                                                                            \
-  static __attribute__((noinline)) void int8_turned_##NAME(const int8_turned *way, int64_t begin, int64_t end, const uint32_t *stop) { \
-    int8_dots_outputs(way, begin, end, stop, (int8_block){GROUP, TYPE, __VA_ARGS__});                                        \
-  }                                                                                                                          \
+#define GD_TURNED(FORMAT, NAME, GROUP, TYPE, ...)                                                                              \
+  static void int8_turned_##NAME(const int8_turned *way, int64_t begin, int64_t end, const uint32_t *stop) {                   \
+    int8_dots_outputs(way, begin, end, stop, (int8_block){GROUP, TYPE, __VA_ARGS__});                                          \
+  }                                                                                                                            \
   static const int8_turned_form int8_form_##NAME = {{GROUP, TYPE, __VA_ARGS__}, int8_turned_##NAME};
 GD_INT8_TURNED(GD_TURNED)
 GD_INT8_TURNED_OTHERS(GD_TURNED)

@@ -7,6 +7,9 @@
 /* The measurement of how many rows to take at a time asks for it; nothing here measures. */
 uint64_t gd_cpu_nanoseconds(void) { return 0; }
 int gd_cpu_asks_by_pages = 1, gd_cpu_has_vbmi;
+#if defined(__x86_64__)
+__attribute__((constructor)) static void find_vbmi(void) { gd_cpu_has_vbmi = __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("gfni"); }
+#endif
 
 static uint64_t state = 88172645463325252u;
 static uint32_t draw(uint32_t bound) {
@@ -230,6 +233,7 @@ static void any_linear(void) {
 static void any_int8(void) {
   static _Alignas(64) char values[1 << 18];
   static float factors[3][1 << 13];
+  static _Alignas(64) uint8_t turned[1 << 19];
   int64_t rows = draw(2) ? 1 : 1 + draw(20), outputs = 1 + draw(80), chosen = 1 + draw(3);
   gd_cpu_matrix weight = any_matrix(2 * outputs, 1 + draw(draw(4) ? 300 : 2500));
   gd_cpu_int8_form form = gd_cpu_int8_form_of(weight.format);
@@ -239,12 +243,18 @@ static void any_int8(void) {
     .stride = gd_cpu_int8_stride(weight.columns, form), .groups = weight.columns / form.group, .values = (int8_t *)values,
     .scales = factors[0], .sums = factors[1], .starts = (int32_t *)factors[2], .shared = chosen};
   if (rounded.stride * rows > (int64_t)sizeof values || rounded.groups * rows + 16 > 1 << 13) return any_int8();
-  TABLE.int8_rows(&rounded, 0, rows, scratch, &stop);
+  /* In half of the cases the rows are put into the kernels' own order here, if they have one. */
+  int64_t bytes = TABLE.int8_turned_bytes(weight.format, rows, weight.columns);
+  rounded.turned = draw(2) && bytes > 0 && bytes <= (int64_t)sizeof turned ? turned : NULL;
+  rounded.format = weight.format;
+  TABLE.int8_rows(&rounded, 0, rounded.turned == NULL ? rows : (rounded.groups + 1) / 2, scratch, &stop);
   gd_cpu_linear op = {
     .rows = rows, .out_features = outputs, .weight = weight, .x = rounded.x, .out = tensor(any_type(), rows, 1, outputs, 0, 1),
     .rounded = &rounded};
   if (draw(2)) op.residual = tensor(any_type(), rows, 1, outputs, -1, 1);
   TABLE.int8_linear(&op, 0, gd_cpu_linear_items(&op), scratch, &stop);
+  /* Rows of experts are in other orders. */
+  rounded.turned = NULL;
   int32_t ids[60], copy[60], places[60];
   int64_t counts[3], wrong;
   gd_cpu_expert_group groups[3];

@@ -41,7 +41,7 @@ GD_INT8_KERNELS(baseline);
 /* Whether the processor reads several pages of memory at a time faster than one after another: Intel's fetch ahead within a page only.
  * Written before any kernel runs. */
 extern __attribute__((visibility("hidden"))) int gd_cpu_asks_by_pages;
-/* Whether it has AVX-512 VBMI, which kernels of int8 use besides their set's instructions. Written as early. */
+/* Whether it has AVX-512 VBMI and GFNI, which kernels of int8 use besides their set's instructions. Written as early. */
 extern __attribute__((visibility("hidden"))) int gd_cpu_has_vbmi;
 
 /* Monotonic time. */

@@ -30,6 +30,7 @@ typedef struct delta_pass {
   float next_beta;
   float *delta; /* of these rows: d_t in, d_t+1 out; of the only token: out */
   float *out;
+  int may_stream; /* target is where the rows stay, and nothing here reads them again */
   float *widened; /* [2, DELTA_GROUP, keyDim up to GD_LANES]: of two groups in turn, where a pass keeps rows widened */
 } delta_pass;
 
@@ -155,13 +156,13 @@ GD_INLINE void next_rows_part(
 /* Whether rows that follow one another may be asked for by pages (rows.h): a block of them is eight lines. */
 #define DELTA_BY_PAGES(KIND) (GD_WIDTH == 16 && source_of(KIND) == GD_CPU_F32 && next_of(KIND) == NEXT_ROWS)
 
-/* Whether rows may be written past the caches: those of a head's whole state that go to other memory than they come from. Their lines would be read first only to
- * be written, and are read again with the next token, when those of all layers and sequences have gone through the caches. Not of small heads, whose
- * states may stay there, and on Intel's processors, where it was measured. */
+/* Whether rows of a single token are written past the caches, all but the last group's: those that go to other memory than they come from. Their lines would be
+ * read only to be overwritten, and the next token reads them when all layers' and sequences' states have gone through the caches. Small heads are left out,
+ * whose states may stay there, and processors other than Intel's, where it was not measured. */
 #define DELTA_CAN_STREAM(KIND) (GD_WIDTH == 16 && source_of(KIND) == GD_CPU_F32 && target_of(KIND) == GD_CPU_F32 && next_of(KIND) == NEXT_ROWS)
 enum { DELTA_STREAMED = 65536 };
 GD_INLINE int delta_streams(const delta_pass *pass, int64_t key_dim) {
-  return gd_cpu_asks_by_pages && pass->target != pass->source && pass->rows * key_dim * 4 >= DELTA_STREAMED && key_dim % GD_LANES == 0 &&
+  return gd_cpu_asks_by_pages && pass->may_stream && pass->target != pass->source && pass->rows * key_dim * 4 >= DELTA_STREAMED && key_dim % GD_LANES == 0 &&
          (uintptr_t)pass->target % 64 == 0;
 }
 

@@ -70,6 +70,7 @@ static void delta_tokens(
       int direct = last && state.target != NULL && !(stored && state.target_dtype != GD_CPU_F32);
       uint32_t target_dtype = direct ? state.target_dtype : GD_CPU_F32;
       pass.target = direct ? (char *)state.target + row * dim * dtype_size(target_dtype) : (char *)between;
+      pass.may_stream = direct && !stored;
       pass.decay = scratch->decay + t * decay_step;
       pass.key = scratch->key + t * scratch->padded;
       pass.query = scratch->query + t * scratch->padded;

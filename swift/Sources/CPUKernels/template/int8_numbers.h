@@ -276,6 +276,9 @@ GD_INLINE void int8_ggml_factors(
       __builtin_memcpy(&scales[b], &bits, 4);
     }
   } else if (!ggml_is_large(type)) {
+#if defined(GD_DOT_AMX)
+    int8_gathered(block, blocks, scales, offsets, type, bytes);
+#else
 #if defined(GD_DOT_AVX512VNNI)
     if (gd_cpu_asks_by_pages) return int8_gathered(block, blocks, scales, offsets, type, bytes);
 #endif
@@ -289,6 +292,7 @@ GD_INLINE void int8_ggml_factors(
       convert(halves[0], 0, GD_CPU_F16, scales, at, GD_CPU_F32, part);
       if (ggml_has_offset(type)) convert(halves[1], 0, GD_CPU_F16, offsets, at, GD_CPU_F32, part);
     }
+#endif
   } else {
     int groups = 256 / GD_LANES / ggml_group(type);
     for (int64_t b = 0; b < blocks; b++, block += bytes, scales += groups, offsets += groups) {

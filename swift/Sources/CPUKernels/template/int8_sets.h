@@ -3,12 +3,15 @@
 /* Columns that are unpacked at a time where a format's own function does it, and bytes from a row of them to the next. */
 enum { INT8_CHUNK = INT8_PIECE, INT8_CHUNKS = INT8_PIECES };
 
+/* The kernel of a format with a middle subtracts it from the numbers, so that sums begin with 0. */
+GD_INLINE int int8_are_signed(int8_block form) { return !int8_is_any(form) && !int8_has_offset(form); }
 /* Numbers of a row that a tile has, and the slices of so many that are a set. */
 GD_INLINE int int8_slice(int64_t group) { return group < 32 ? 32 : 64; }
 GD_INLINE int int8_slices(int64_t group) { return 2 * (int)group / int8_slice(group); }
 /* Bytes of x of a set: slices of a dword of each column of its tile, then as many scales, sums and starts. */
 GD_INLINE int64_t int8_set_factors(int64_t group) { return 2 * group * 16; }
 GD_INLINE int64_t int8_set_bytes(int64_t group) { return int8_set_factors(group) + 192; }
+
 /* The dword of a set's x that dword k of a row's numbers multiplies. Of packed numbers the low halves of 64 bytes are a slice, then the high ones;
  * or of 32 bytes both are one. */
 static int int8_turned_place(int k, int8_block form) {

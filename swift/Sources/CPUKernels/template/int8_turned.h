@@ -1,4 +1,4 @@
-/* Up to eight rows of x where lanes of a vector are rows of x and the two groups of columns of a set: an output's sums are a vector, and its two scales go to all
+/* A few rows of x where lanes of a vector are eight rows of x and the two groups of columns of a set: an output's sums are a vector, and its two scales go to all
  * rows as they lie. Nothing of the weight is transposed; x is put into its order once a call, or once for several linears (int8_turn). Products are
  * those of AMX (int8_turned_tiles.h) or of AVX-512 VNNI (int8_turned_dots.h). */
 
@@ -34,8 +34,6 @@ GD_INLINE int int8_has_offset(int8_block form) { return form.type == 0 || int8_g
 GD_INLINE int64_t int8_set_at(int64_t set, int8_block form) {
   return form.groups == 8 ? set / 4 * form.bytes + int8_offset(form) + set % 4 * 32 : set * 2 * form.bytes;
 }
-/* AMX: the kernel of a format with a middle subtracts it from the numbers, so that sums begin with 0. */
-GD_INLINE int int8_are_signed(int8_block form) { return !int8_is_any(form) && !int8_has_offset(form); }
 /* Up to 64 bytes of x, and zeros. */
 GD_INLINE vi int8_of_x(const int8_t *from, int64_t bytes) {
   if (bytes <= 0) return (vi){0};

@@ -1,8 +1,8 @@
-/* Up to eight rows of x with AVX-512 VNNI (int8_turned.h). Two dwords of the weight, one of each of a set's groups, go to all lanes by one load; a lane has its
+/* A few rows of x with AVX-512 VNNI, in parts of eight (int8_turned.h). Two dwords of the weight, one of each of a set's groups, go to all lanes by one load; a lane has its
  * row's and group's four columns of x. So a product of 64 bytes is one output's for eight rows, and sixteen outputs are sixteen chains of sums. Numbers
  * of the weight are unpacked so that dwords of both groups alternate, a set ahead, since loads of eight bytes would wait for stores of 64. */
 
-/* The least rows that are faster so: fewer have kernels of their own (int8_few.h). For Intel's processors, where it was measured, with the instructions of
+/* The fewest rows for which this is faster; fewer have kernels of their own (int8_few.h). For Intel's processors, where it was measured, with the instructions of
  * int8_bits and int8_bytes_at. */
 GD_INLINE int64_t int8_turned_least(int8_block form) {
   if (!gd_cpu_asks_by_pages || !gd_cpu_has_vbmi) return INT8_TURNED_MOST + 1;
@@ -117,7 +117,7 @@ GD_INLINE void int8_dots_six(const uint8_t *block, int half, uint8_t *to) {
   store_vi(to + 64, int8_pairs_within(high, 16));
 }
 
-/* Whether 64 bytes are read of a row's set, which has fewer. */
+/* Whether 64 bytes are read where a row's set has fewer. */
 GD_INLINE int int8_dots_read_beyond(int8_block form) { return form.group == 32 && form.groups == 1 && !int8_are_bytes(form); }
 /* The numbers of a row's set, which begin at `from`; of Q5_K set `place` of the block there. */
 GD_INLINE void int8_dots_row(const uint8_t *from, uint8_t *to, int64_t place, int8_block form) {
@@ -155,7 +155,7 @@ GD_INLINE void int8_dots_products(const uint8_t *panel, const uint8_t *x, vi sum
     GD_UNROLL for (int i = 0; i < pairs; i++) own[i] = load_vi(x + 64 * i);
     GD_UNROLL for (int i = 0; i < pairs; i++) {
       GD_UNROLL for (int f = 0; f < INT8_OUTPUTS; f++) {
-        /* In this order: compilers load all dwords first, for which there are too few registers. */
+        /* Assembly keeps this order: compilers load all dwords first, for which there are too few registers. */
         vi both;
         __asm__ volatile(
           "vpbroadcastq %2, %1\n\tvpdpbusd %3, %1, %0"
@@ -178,6 +178,7 @@ GD_INLINE void int8_dots_unpack(const int8_turned *way, const uint8_t *row, int6
   const int64_t columns = 2 * form.group, apart = int8_dots_apart(form), left = way->columns - set * columns;
   int64_t row_bytes = way->row_bytes;
   if (int8_in_chunks(form)) {
+    /* Of a row that ends within these columns the rest is anything: x has zeros there. */
     row += matrix_bytes(&way->op->weight, set * columns);
     for (int f = 0; f < INT8_OUTPUTS; f++, row += row_bytes, panel += apart) {
       if (int8_is_any(form)) {
@@ -223,8 +224,9 @@ GD_INLINE void int8_dots_outputs(const int8_turned *way, int64_t begin, int64_t 
         const char *pages = pages_after(ask);
         if (pages < (const char *)way->end) fetch_line_of_pages(pages);
       }
-      const uint8_t *panel = panels[turn] + s % of_panel * set, *x = way->x + s * int8_set_bytes(form.group);
-      const float *scales = way->scales + 2 * s;
+      const int64_t own = s < 0 ? 0 : s;
+      const uint8_t *panel = panels[turn] + own % of_panel * set, *x = way->x + own * int8_set_bytes(form.group);
+      const float *scales = way->scales + 2 * own;
       for (int64_t part = 0; part < parts; part++, x += sets * int8_set_bytes(form.group)) {
         vi sums[INT8_OUTPUTS];
         if (s >= 0) int8_dots_products(panel, x, sums, form);

@@ -171,7 +171,6 @@ GD_INT8_TURNED(GD_TURNED)
 GD_INT8_TURNED_OTHERS(GD_TURNED)
 #undef GD_TURNED
 
-
 /* The shapes of tiles, for one call. */
 static void int8_turned_begin(int64_t group) {
   int8_shapes shapes = {.palette = 1};

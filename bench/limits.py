@@ -14,13 +14,13 @@ port 0, of port 5 and of either; for Zen 4 with the pipes of llvm-mca's tables, 
 import collections, os, re, subprocess, sys, tempfile
 
 MCA = os.environ.get("LLVM_MCA", "llvm-mca")
-SHIFTS = "vpsrlvd vpsrld vpslld vpsrlw vpsllw vpsllvw vprold"
+SHIFTS = "vpsrlvd vpsrld vpslld vpsrlw vpsllw vpsllvw vprold vgf2p8affineqb"
 SHUFFLES = (
     "vpshufb vpunpckldq vpunpckhdq vpunpcklqdq vpunpckhqdq vshufi64x2 vshuff64x2 vinsertf64x4 vinserti64x4 vmovshdup vpermd vpackssdw vpermt2ps"
-    " vunpcklpd vunpckhpd vshufps vextracti32x4 vextracti64x4 vbroadcasti32x4"
+    " vunpcklpd vunpckhpd vshufps vpermb vextracti32x4 vextracti64x4 vbroadcasti32x4"
 )
 WIDEN = "vpmovzxbd vpmovsxbd vpmovzxwd vpmovzxbw"
-BITS = "vpandd vpandq vpternlogd vpternlogq vpaddd vpsubd vpblendmd vpxord vpord"
+BITS = "vpandd vpandq vandps vpternlogd vpternlogq vpaddd vpsubd vpblendmd vpxord vpord"
 DOTS = "vpdpbusd vpmaddwd"
 ARITHMETIC = "vmulps vfmadd213ps vfmadd231ps vfmsub213ps vfmsub231ps vfnmadd231ps"
 LOADS = "vpbroadcastd vpbroadcastq vbroadcasti64x4 vbroadcastss"

@@ -60,7 +60,7 @@ export class ModelCore implements Disposable {
     this.#pending = new PendingRuns(device);
     const committed = (): void => this.#pending.follow();
     const memory = { pool: this.pool, pages: this.pages, records: this.records };
-    this.#runner = made.use(new Runner({ device, config, weights, ...memory, committed, dtype, batchTokens, byRole: this.byRole }));
+    this.#runner = made.use(new Runner({ device, config, weights, weightBytes: bytes.mapped + bytes.copied, ...memory, committed, dtype, batchTokens, byRole: this.byRole }));
     this.weights = weights;
     this.identity = new ModelIdentity(config, stored, options.activations);
     made.move();

@@ -7,6 +7,7 @@
  * values behind its last token, where nothing is read before it is written, and two banks of logits take turns, so
  * that the results of the step before stay.
  */
+import { availableParallelism } from "node:os";
 import type { Device } from "../device/device.ts";
 import type { StatePool } from "../states/state-pool.ts";
 import { StepAhead } from "../states/step-ahead.ts";
@@ -27,6 +28,19 @@ export interface AheadParts {
   /** Of bank 0. */
   readonly logits: RowMemory;
   readonly vocabSize: number;
+  /** Of {@link paysAhead}. */
+  readonly pays: boolean;
+}
+
+/** Bytes of weights whose steps take so long that the pause between two of them counts for little. */
+const longStep = 256e6;
+
+/**
+ * Whether steps ahead pay. Threads that have all processors are slower while JavaScript handles the step before, and a step ahead moves each
+ * state to another slot. Long steps lose more by this (4 to 14 %) than the half millisecond between two of them.
+ */
+export function paysAhead({ backend, threads }: Pick<Device, "backend" | "threads">, weightBytes: number): boolean {
+  return backend !== "cpu" || threads < availableParallelism() || weightBytes < longStep;
 }
 
 /** A sequence in a step. Holds no handle, so that an abandoned sequence can be collected. */
@@ -85,7 +99,7 @@ export class RunAhead implements Disposable {
     const before = this.#last;
     this.#last = undefined;
     const { device, pool, ledger, graph, plans } = this.#parts;
-    if (before === undefined || !entries.every(goesOn)) return undefined;
+    if (before === undefined || !this.#parts.pays || !entries.every(goesOn)) return undefined;
     if (this.#skip > 0) {
       this.#skip--;
       return undefined;

@@ -22,7 +22,7 @@ import type { Piece } from "./passes.ts";
 import { Lease, makeResult } from "./run-result.ts";
 import type { ResultRows, RunResult } from "./run-result.ts";
 import { RowMemory } from "./row-memory.ts";
-import { RunAhead } from "./run-ahead.ts";
+import { RunAhead, paysAhead } from "./run-ahead.ts";
 import { bestCount } from "./sampling/best-logits.ts";
 import { Verification } from "./verification.ts";
 import { temporaryOf, viewsOf, wantedBest, wantedOf, wantedRows } from "./wanted-rows.ts";
@@ -33,6 +33,7 @@ export interface RunnerParts {
   readonly device: Device;
   readonly config: ModelConfig;
   readonly weights: ModelWeights;
+  readonly weightBytes: number;
   readonly pool: StatePool;
   readonly pages: PagePool;
   /** For the records of guesses that are verified. */
@@ -60,7 +61,7 @@ export class Runner implements Disposable {
   #lease = new Lease();
 
   constructor(parts: RunnerParts) {
-    const { device, config, weights, pool, pages, records, dtype, batchTokens } = parts;
+    const { device, config, weights, weightBytes, pool, pages, records, dtype, batchTokens } = parts;
     this.#parts = parts;
     this.#activations = makeActivations(device, config, dtype, batchTokens);
     this.#graph = new ModelGraph(config, weights, this.#activations, pages);
@@ -75,7 +76,8 @@ export class Runner implements Disposable {
       logits: new RowMemory(device, { what: "logits", width: config.vocabSize, kept, onReplace }),
       hidden: new RowMemory(device, { what: "hidden states", width: config.hiddenSize, kept, onReplace: () => this.#lease.end(runSince) }),
     };
-    this.#ahead = new RunAhead({ device, pool, ledger: pages.ledger, graph: this.#graph, plans: this.#plans, logits: this.#memory.logits, vocabSize: config.vocabSize });
+    const shared = { device, pool, ledger: pages.ledger, graph: this.#graph, plans: this.#plans, logits: this.#memory.logits };
+    this.#ahead = new RunAhead({ ...shared, vocabSize: config.vocabSize, pays: paysAhead(device, weightBytes) });
   }
 
   /**

@@ -1,10 +1,11 @@
 /** Greedy sessions: the next step runs before its tokens are known here. Nothing but its results shows it. */
 import { readFileSync } from "node:fs";
+import { availableParallelism } from "node:os";
 import { afterAll, describe, expect, test } from "bun:test";
 import { bitsEqual } from "../../lib/cli/verify/compare.ts";
 import { embedding } from "../../lib/index.ts";
 import type { GenerateOptions, LanguageModel, Piece } from "../../lib/model.ts";
-import { RunAhead } from "../../lib/model/run-ahead.ts";
+import { RunAhead, paysAhead } from "../../lib/model/run-ahead.ts";
 import { SlotLedger } from "../../lib/states/slot-ledger.ts";
 import { StepAhead } from "../../lib/states/step-ahead.ts";
 import { openDevice } from "../support/devices.ts";
@@ -41,6 +42,12 @@ describe("what runs ahead", () => {
       const more = await coldRun(model, [...prompt, ...cold.tokens], 1);
       expect(bitsEqual(await session.logits(), more.logits[0]!)).toBe(true);
     }
+  });
+
+  test("nothing where long steps have all processors", () => {
+    const all = availableParallelism();
+    const pays = [1e6, 1e9].map((bytes) => [...[all - 1, all, all + 1].map((threads) => paysAhead({ backend: "cpu", threads }, bytes)), paysAhead({ backend: "metal", threads: all }, bytes)]);
+    expect(pays).toEqual([[true, true, true, true], [true, false, false, true]]);
   });
 
   test.each<[string, GenerateOptions]>([

@@ -7,7 +7,6 @@
  * values behind its last token, where nothing is read before it is written, and two banks of logits take turns, so
  * that the results of the step before stay.
  */
-import { availableParallelism } from "node:os";
 import type { Device } from "../device/device.ts";
 import type { StatePool } from "../states/state-pool.ts";
 import { StepAhead } from "../states/step-ahead.ts";
@@ -36,11 +35,11 @@ export interface AheadParts {
 const longStep = 256e6;
 
 /**
- * Whether steps ahead pay. Threads that have all processors are slower while JavaScript handles the step before, and a step ahead moves each
- * state to another slot. Long steps lose more by this (4 to 14 %) than the half millisecond between two of them.
+ * Whether steps ahead pay. On a CPU a step is slower while JavaScript handles the one before on the same cores, and a state that moves to another slot takes longer
+ * than one in place. Long steps lose more by this, up to a sixth, than the half millisecond between two of them.
  */
-export function paysAhead({ backend, threads }: Pick<Device, "backend" | "threads">, weightBytes: number): boolean {
-  return backend !== "cpu" || threads < availableParallelism() || weightBytes < longStep;
+export function paysAhead({ backend }: Pick<Device, "backend">, weightBytes: number): boolean {
+  return backend !== "cpu" || weightBytes < longStep;
 }
 
 /** A sequence in a step. Holds no handle, so that an abandoned sequence can be collected. */

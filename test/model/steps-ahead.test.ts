@@ -1,6 +1,5 @@
 /** Greedy sessions: the next step runs before its tokens are known here. Nothing but its results shows it. */
 import { readFileSync } from "node:fs";
-import { availableParallelism } from "node:os";
 import { afterAll, describe, expect, test } from "bun:test";
 import { bitsEqual } from "../../lib/cli/verify/compare.ts";
 import { embedding } from "../../lib/index.ts";
@@ -44,10 +43,9 @@ describe("what runs ahead", () => {
     }
   });
 
-  test("nothing where long steps have all processors", () => {
-    const all = availableParallelism();
-    const pays = [1e6, 1e9].map((bytes) => [...[all - 1, all, all + 1].map((threads) => paysAhead({ backend: "cpu", threads }, bytes)), paysAhead({ backend: "metal", threads: all }, bytes)]);
-    expect(pays).toEqual([[true, true, true, true], [true, false, false, true]]);
+  test("nothing where steps take long on a CPU", () => {
+    const pays = (["cpu", "metal"] as const).map((backend) => [1e6, 1e9].map((bytes) => paysAhead({ backend }, bytes)));
+    expect(pays).toEqual([[true, false], [true, true]]);
   });
 
   test.each<[string, GenerateOptions]>([

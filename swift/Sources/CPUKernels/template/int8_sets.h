@@ -21,17 +21,12 @@ static int int8_turned_place(int k, int8_block form) {
   return form.is_mlx ? 2 * own + half : form.groups == 8 ? k : own / 4 * 8 + own % 4 + 4 * half;
 }
 
-/* A byte's bits 0 to 3, or 4 to 7, by vgf2p8affineqb: the matrices' rows say which bit each bit of the result is. Faster than a shift, which has one port and
- * leaves bits of a neighbour. The same less 8, where the bits above the third are its opposite. */
-#define INT8_LOWER 0x0102040800000000
-#define INT8_UPPER 0x1020408000000000
+/* INT8_LOWER and INT8_UPPER less 8, where the bits above the third are its opposite. */
 #define INT8_LOWER_LESS_8 0x0102040808080808
 #define INT8_UPPER_LESS_8 0x1020408080808080
 /* Bit B as the fifth; and two bits from B on as the fifth and the sixth, less 32. */
 #define INT8_FIFTH(B) (INT64_C(0x1000000) << (B))
 #define INT8_TOP_LESS_32(B) (INT64_C(0x1020202) << (B))
-typedef int64_t int8_matrices __attribute__((vector_size(64)));
-#define INT8_BOTH(A, B) ((int8_matrices){A, A, A, A, B, B, B, B})
 #define INT8_BITS(BYTES, MATRICES, FLIPPED) (vi)_mm512_gf2p8affine_epi64_epi8((__m512i)(BYTES), (__m512i)(MATRICES), FLIPPED)
 
 /* The numbers of a row's set; place: which of its block, where that has several. */

@@ -84,11 +84,7 @@ GD_INLINE void int8_dots_bytes(const uint8_t *from, uint8_t *to, int64_t bytes, 
 }
 
 /* Bits of bytes by matrices, and bytes by their places. In assembly, since the instruction set of these kernels lacks both. */
-#define INT8_LOWER 0x0102040800000000
-#define INT8_UPPER 0x1020408000000000
 #define INT8_TOP(B) (INT64_C(0x1020000) << (B))
-typedef int64_t int8_matrices __attribute__((vector_size(64)));
-#define INT8_BOTH(A, B) ((int8_matrices){A, A, A, A, B, B, B, B})
 GD_INLINE vi int8_bits(vi bytes, int8_matrices matrices) {
   __asm__("vgf2p8affineqb $0, %1, %0, %0" : "+v"(bytes) : "v"(matrices));
   return bytes;
@@ -249,28 +245,6 @@ GD_INLINE void int8_dots_outputs(const int8_turned *way, int64_t begin, int64_t 
   }
 }
 
-/* A format's numbers, and its products. */
-typedef struct int8_turned_form {
-  int8_block block;
-  void (*run)(const int8_turned *way, int64_t begin, int64_t end, const uint32_t *stop);
-} int8_turned_form;
-/* Formats with kernels of their own, as GD_INT8_NIBBLES has them; then all others, by their groups. */
-#define GD_INT8_TURNED(F)                      \
-  GD_INT8_NIBBLES(F)                           \
-  GD_INT8_MICRO(F)                             \
-  F(AFFINE8_G32, bytes32, 32, 0, 32, 1, 1)     \
-  F(AFFINE8_G64, bytes64, 64, 0, 64, 1, 1)     \
-  F(AFFINE8_G128, bytes128, 128, 0, 128, 1, 1) \
-  F(Q8_0, q8_0, 32, GGML_Q8_0, 34, 1, 0)       \
-  F(Q5_K, q5_k, 32, GGML_Q5_K, 176, 8, 0)      \
-  F(Q6_K, q6_k, 16, GGML_Q6_K, 210, 16, 0)
-#define GD_INT8_TURNED_OTHERS(F)     \
-  F(, any16, 16, GGML_Q6_K, 0, 1, 1) \
-  F(, any16_offset, 16, 0, 0, 1, 1)  \
-  F(, any32, 32, GGML_Q6_K, 0, 1, 1) \
-  F(, any32_offset, 32, 0, 0, 1, 1)  \
-  F(, any64_offset, 64, 0, 0, 1, 1)  \
-  F(, any128_offset, 128, 0, 0, 1, 1)
 #define GD_TURNED(FORMAT, NAME, GROUP, TYPE, ...)                                                                              \
   static void int8_turned_##NAME(const int8_turned *way, int64_t begin, int64_t end, const uint32_t *stop) {                   \
     int8_dots_outputs(way, begin, end, stop, (int8_block){GROUP, TYPE, __VA_ARGS__});                                          \

@@ -131,31 +131,3 @@ GD_INLINE void int8_turned_terms(
   /* Keeps the compiler from moving later terms up, for which it has too few registers. */
   __asm__ volatile("" : "+v"(*out));
 }
-
-/* A format's numbers, and its products. */
-typedef struct int8_turned_form {
-  int8_block block;
-  void (*run)(const int8_turned *way, int64_t begin, int64_t end, const uint32_t *stop);
-} int8_turned_form;
-/* Formats with kernels of their own, as GD_INT8_NIBBLES has them; then all others, by their groups. */
-#if defined(GD_DOT_AMX)
-#define GD_INT8_BYTES32(F)
-#else
-#define GD_INT8_BYTES32(F) F(AFFINE8_G32, bytes32, 32, 0, 32, 1, 1)
-#endif
-#define GD_INT8_TURNED(F)                      \
-  GD_INT8_NIBBLES(F)                           \
-  GD_INT8_MICRO(F)                             \
-  GD_INT8_BYTES32(F)                           \
-  F(AFFINE8_G64, bytes64, 64, 0, 64, 1, 1)     \
-  F(AFFINE8_G128, bytes128, 128, 0, 128, 1, 1) \
-  F(Q8_0, q8_0, 32, GGML_Q8_0, 34, 1, 0)       \
-  F(Q5_K, q5_k, 32, GGML_Q5_K, 176, 8, 0)      \
-  F(Q6_K, q6_k, 16, GGML_Q6_K, 210, 16, 0)
-#define GD_INT8_TURNED_OTHERS(F)     \
-  F(, any16, 16, GGML_Q6_K, 0, 1, 1) \
-  F(, any16_offset, 16, 0, 0, 1, 1)  \
-  F(, any32, 32, GGML_Q6_K, 0, 1, 1) \
-  F(, any32_offset, 32, 0, 0, 1, 1)  \
-  F(, any64_offset, 64, 0, 0, 1, 1)  \
-  F(, any128_offset, 128, 0, 0, 1, 1)

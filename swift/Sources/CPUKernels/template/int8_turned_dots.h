@@ -28,18 +28,19 @@ static int int8_turned_place(int k, int8_block form) {
 /* Puts sets begin .. end - 1 of rows `row` .. row + rows - 1 into their order. */
 static void int8_turned_part(const gd_cpu_linear *op, int64_t row, int64_t rows, uint8_t *to, int64_t begin, int64_t end, int8_block form) {
   int64_t group = form.group, set = 2 * group, pairs = group / 4, columns = op->rounded->columns;
+  vi places[2]; /* of at most 32 pairs */
+  for (int k = 0; k < 32; k++) ((int32_t *)places)[k] = int8_turned_place(k, form);
   to += begin * int8_set_bytes(group);
   for (int64_t at = begin * set; at < least(end * set, columns); at += set) {
     int64_t left = least(set, columns - at);
     int8_x own[INT8_TURNED_ROWS];
     for (int64_t m = 0; m < rows; m++) own[m] = int8_from(int8_row_of(op, row + m), at, group);
     for (int64_t first = 0; first < pairs; first += 16) {
-      vi numbers[16] = {0}, places;
-      for (int k = 0; k < 16; k++) places[k] = int8_turned_place((int)first + k, form);
+      vi numbers[16] = {0};
       for (int64_t i = 0; i < 2 * rows; i++) {
         const int8_t *from = own[i / 2].values + i % 2 * group;
         vi low = int8_of_x(from, left - i % 2 * group), high = int8_of_x(from + 64, left - i % 2 * group - 64);
-        numbers[i] = (vi)_mm512_permutex2var_epi32((__m512i)low, (__m512i)places, (__m512i)high);
+        numbers[i] = (vi)_mm512_permutex2var_epi32((__m512i)low, (__m512i)places[first / 16], (__m512i)high);
       }
       int8_transpose(numbers);
       GD_UNROLL for (int k = 0; k < 16; k++) {
@@ -94,7 +95,6 @@ GD_INLINE vi int8_bytes_at(vi bytes, vi places) {
   return bytes;
 }
 
-GD_INLINE vi int8_dots_entries(vi numbers, uint32_t type) { return ggml_has_table(type) ? int8_entries_of(numbers, type) : numbers; }
 /* Both halves of bytes. */
 GD_INLINE void int8_dots_halves(vi bytes, uint8_t *to) {
   store_vi(to, int8_low(bytes));
@@ -102,7 +102,8 @@ GD_INLINE void int8_dots_halves(vi bytes, uint8_t *to) {
 }
 /* Of 32 bytes the low halves of the dwords of two groups, then the high ones. */
 GD_INLINE vi int8_dots_of_32(vi bytes, vi places, uint32_t type) {
-  return int8_dots_entries(int8_bits(int8_bytes_at(bytes, places), INT8_BOTH(INT8_LOWER, INT8_UPPER)), type);
+  vi numbers = int8_bits(int8_bytes_at(bytes, places), INT8_BOTH(INT8_LOWER, INT8_UPPER));
+  return ggml_has_table(type) ? int8_entries_of(numbers, type) : numbers;
 }
 /* Half a block of Q6_K, as int8_six has it. */
 GD_INLINE void int8_dots_six(const uint8_t *block, int half, uint8_t *to) {
@@ -199,7 +200,7 @@ GD_INLINE void int8_dots_unpack(const int8_turned *way, const uint8_t *row, int6
 }
 
 /* Features begin .. end - 1, whole INT8_OUTPUTS. */
-GD_INLINE void int8_dots_outputs(const int8_turned *way, int64_t begin, int64_t end, const uint32_t *stop, int8_block form) {
+GD_INLINE void int8_turned_loop(const int8_turned *way, int64_t begin, int64_t end, const uint32_t *stop, int8_block form) {
   const int64_t set = 2 * form.group, apart = int8_dots_apart(form), of_panel = apart / set, sets = way->sets, stride = way->stride;
   const int64_t block_bytes = INT8_OUTPUTS * way->row_bytes, parts = int8_turned_parts(way->op->rows);
   const int has_offset = int8_has_offset(form);
@@ -244,15 +245,6 @@ GD_INLINE void int8_dots_outputs(const int8_turned *way, int64_t begin, int64_t 
     for (int64_t part = 0; part < parts; part++) int8_turned_finish(way, first, part * INT8_TURNED_ROWS, out[part]);
   }
 }
-
-#define GD_TURNED(FORMAT, NAME, GROUP, TYPE, ...)                                                                              \
-  static void int8_turned_##NAME(const int8_turned *way, int64_t begin, int64_t end, const uint32_t *stop) {                   \
-    int8_dots_outputs(way, begin, end, stop, (int8_block){GROUP, TYPE, __VA_ARGS__});                                          \
-  }                                                                                                                            \
-  static const int8_turned_form int8_form_##NAME = {{GROUP, TYPE, __VA_ARGS__}, int8_turned_##NAME};
-GD_INT8_TURNED(GD_TURNED)
-GD_INT8_TURNED_OTHERS(GD_TURNED)
-#undef GD_TURNED
 
 /* There is nothing to set up. */
 GD_INLINE void int8_turned_begin(int64_t group) { (void)group; }

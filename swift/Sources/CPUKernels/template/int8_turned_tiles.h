@@ -141,15 +141,6 @@ GD_INLINE void int8_turned_loop(const int8_turned *way, int64_t begin, int64_t e
   }
 }
 
-#define GD_TURNED(FORMAT, NAME, GROUP, TYPE, ...)                                                                              \
-  static void int8_turned_##NAME(const int8_turned *way, int64_t begin, int64_t end, const uint32_t *stop) {                   \
-    int8_turned_loop(way, begin, end, stop, (int8_block){GROUP, TYPE, __VA_ARGS__});                                        \
-  }                                                                                                                            \
-  static const int8_turned_form int8_form_##NAME = {{GROUP, TYPE, __VA_ARGS__}, int8_turned_##NAME};
-GD_INT8_TURNED(GD_TURNED)
-GD_INT8_TURNED_OTHERS(GD_TURNED)
-#undef GD_TURNED
-
 /* The shapes of tiles, for one call. */
 static void int8_turned_begin(int64_t group) {
   int8_shapes shapes = {.palette = 1};

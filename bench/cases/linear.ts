@@ -99,7 +99,7 @@ export function linearFormCalls(device: Device, shape: LinearShape): Calls<Linea
       : {
           weight: words(device, [all, (inFeatures * Number(form.slice(1))) / 32]),
           scales: filled(device, "bf16", [all, inFeatures / group], 0, size / 2 ** Number(form.slice(1))),
-          biases: filled(device, "bf16", [all, inFeatures / group], -size, 0),
+          biases: filled(device, "bf16", [all, inFeatures / group], -0.75 * size, -0.25 * size),
         };
   const calls = Array.from({ length: copies }, (_, i) => ({
     x,

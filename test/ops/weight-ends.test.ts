@@ -22,7 +22,9 @@ onEachBackend("the end of a weight", ({ device, name }) => {
     const { elements } = weightLayouts[format];
     for (const activations of groupOf(format) > 0 ? (["exact", "int8"] as const) : (["exact"] as const)) {
       for (const rows of rowCounts) {
-        const [features, columns] = [random.pick([5, 16, 35, 48]), Math.max(elements, 8) * (1 + random.below(Math.ceil(600 / Math.max(elements, 8))))];
+        const [features, block] = [random.pick([5, 16, 35, 48]), Math.max(elements, 8)];
+        // One row takes sixteen groups at a time, and copies the last ones if they are fewer.
+        const columns = block * (rows === 1 ? 15 : 1 + random.below(Math.ceil(600 / block)));
         using layouts = new Layouts(device);
         using tensors = new DisposableStack();
         using guarded = new Guarded(device);

@@ -32,6 +32,8 @@ final class Executor {
 
   /// Estimated work below which another thread is not worth notifying.
   static let worthAThread = 4000.0
+  /// Estimated work of a part that is long to wait for.
+  static let longPart = 50_000.0
   private let leastNanoseconds: Double
 
   init(threads: Int, kernels: UnsafePointer<gd_cpu_kernels>, leastNanoseconds: Double) throws(Failure) {
@@ -262,9 +264,12 @@ final class Executor {
 
   /// Several parts per thread, for work that reads each byte once and so gains nothing from running a part on the same
   /// thread again: a thread that loses its core for a while then delays the others by one part, not by its whole share.
+  /// Long work has more of them, since at its end a thread waits for the other's part.
   func smallParts(nanoseconds: Double) -> Int {
     let parts = parts(nanoseconds: nanoseconds)
-    return parts > 1 ? min(8 &* parts, ThreadPool.mostParts) : parts
+    guard parts > 1 else { return parts }
+    let each = Int(nanoseconds / Executor.longPart) / parts
+    return min(min(max(8, each), 32) &* parts, ThreadPool.mostParts)
   }
 
   /// Whole heads if there are enough of them for every part, else blocks of rows.

@@ -19,7 +19,7 @@ final class ThreadPool: @unchecked Sendable {
   /// The time after its last job during which a device still counts as active: the gap between two submissions.
   static let graceNanoseconds: UInt64 = 100_000
   /// Work below this, estimated on one thread, wakes no helper while other work competes for the cores.
-  static let smallNanoseconds = 200_000.0
+  static let smallNanoseconds = 50_000.0
 
   private let cores: Int
   private let lock = Lock()

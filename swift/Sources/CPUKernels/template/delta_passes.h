@@ -168,7 +168,7 @@ GD_INLINE int delta_streams(const delta_pass *pass, int64_t key_dim) {
 
 /* Where a group's rows are read and written, the addresses to prefetch, and where rows are kept widened. */
 typedef struct delta_places {
-  const char *source, *near, *far; /* far: a line of each of eight pages for eight lines read, where DELTA_BY_PAGES and gd_cpu_asks_by_pages say so */
+  const char *source, *near, *far; /* far: a line of each of FETCH_PAGES pages for as many lines read, where DELTA_BY_PAGES and gd_cpu_asks_by_pages say so */
   char *target;
   float *widened, *next_widened;
   int by_pages, streams;

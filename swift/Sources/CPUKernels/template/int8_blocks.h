@@ -1,12 +1,13 @@
-/* One row by weights of four bits and by ggml's blocks, straight from them, with vectors of 16 lanes: sixteen groups at a time, which are
- * as many small blocks, two of eight groups, or one of sixteen. Scales go from where they are into the terms: put into memory first, for
+/* One row by weights of four and eight bits and by ggml's blocks, straight from them, with vectors of 16 lanes: sixteen groups at a time,
+ * which are as many small blocks, two of eight groups, or one of sixteen. Scales go from where they are into the terms: put into memory first, for
  * all rows, those of ggml's blocks took longer than the products. x is in the order of int8_arrange, for groups of 16 in its own. */
 #if GD_WIDTH == 16
 
 /* The formats that are taken so, as GD_INT8_DIRECT has those of four bits. */
 #define GD_INT8_BLOCKS(F)                \
   GD_INT8_DIRECT(F)                      \
-  F(Q8_0, q8_0, 32, GGML_Q8_0, 34, 1, 0) \
+  GD_INT8_BYTES(F)                       \
+  F(AFFINE8_G128, bytes128, 128, 0, 128, 1, 1) \
   F(Q5_0, q5_0, 32, GGML_Q5_0, 22, 1, 0) \
   F(Q5_1, q5_1, 32, GGML_Q5_1, 24, 1, 0) \
   F(Q5_K, q5_k, 32, GGML_Q5_K, 176, 8, 0) \
@@ -16,6 +17,10 @@
   F(Q6_K, q6_k, 16, GGML_Q6_K, 210, 16, 0) \
   F(NVFP4, nvfp4, 16, GGML_MXFP4, 8, 1, 1)
 
+/* MLX's eight bits, which lie as they are multiplied. */
+GD_INLINE int int8_is_bytes(int8_block form) { return form.is_mlx && form.bytes == form.group; }
+GD_INLINE int int8_block_is_small(int8_block form) { return !int8_is_bytes(form) && int8_ggml_is_small(form.type); }
+
 /* int8_pairs_of for sums that 16 bits hold: an operation less. */
 GD_INLINE vi int8_small_pairs(vi a, vi b) {
   return (vi)_mm512_madd_epi16(_mm512_packs_epi32((__m512i)a, (__m512i)b), _mm512_set1_epi16(1));
@@ -24,7 +29,7 @@ GD_INLINE vi int8_small_pairs(vi a, vi b) {
 /* The totals of four vectors, of which 128 bits are a group: lane 4 l + k is that of group l of vector k. How often sums fit 16 bits: so
  * many products, a lane's, of numbers up to 15, 31 or 63 by up to 127, and twice as many. */
 GD_INLINE vi int8_totals(const vi own[4], int8_block form) {
-  uint32_t most = form.type == GGML_Q6_K ? 63 : ggml_has_five(form.type) ? 31 : form.type == GGML_MXFP4 || !int8_ggml_is_small(form.type) ? 255 : 15;
+  uint32_t most = form.type == GGML_Q6_K ? 63 : ggml_has_five(form.type) ? 31 : form.type == GGML_MXFP4 || !int8_block_is_small(form) ? 255 : 15;
   int64_t sum = form.group / 4 * most * 127;
   vi a = sum < 32768 ? int8_small_pairs(own[0], own[1]) : int8_pairs_of(own[0], own[1]);
   vi b = sum < 32768 ? int8_small_pairs(own[2], own[3]) : int8_pairs_of(own[2], own[3]);
@@ -33,6 +38,7 @@ GD_INLINE vi int8_totals(const vi own[4], int8_block form) {
 
 /* Sums of lanes of four small blocks. */
 GD_INLINE vi int8_four_blocks(const uint8_t *block, const int8_t *x, int8_block form) {
+  if (int8_is_bytes(form)) return int8_four(block, x, form.group, 0);
   if (ggml_has_five(form.type)) {
     /* The fifth bits of a block are those of 16 low halves, then those of 16 high ones. */
     const uint8_t *at = block + ggml_offset(form.type) - 4;
@@ -230,7 +236,7 @@ GD_INLINE void int8_block_terms(
   const int8_t *values = x->values + first * form.group;
   int has_offset = form.type == 0 || int8_ggml_has_offset(form.type);
   for (int64_t g = 0; g < count; g += 16, block += step, values += 16 * form.group) {
-    _Alignas(64) uint8_t last[16 * 64];
+    _Alignas(64) uint8_t last[16 * 128];
     const uint8_t *own = block;
     int64_t left = count - g;
 #if defined(GD_DOT_AVX512VNNI)
@@ -240,7 +246,7 @@ GD_INLINE void int8_block_terms(
 #endif
     if (left < 16 && (!form.is_mlx || form.group == 16 || left % 4 != 0)) own = __builtin_memcpy(last, block, (size_t)(left / form.groups * form.bytes));
     vf scales, offsets;
-    vi sums = int8_total(int8_sixteen_of(own, values, left, form, &scales, &offsets), int8_ggml_is_small(form.type));
+    vi sums = int8_total(int8_sixteen_of(own, values, left, form, &scales, &offsets), int8_block_is_small(form));
     if (form.is_mlx) scales = int8_sixteen_factors(matrix->scales, at + g, left, form.type == 0 ? matrix->dtype : GD_CPU_U8, form.group);
     if (form.type == 0) offsets = int8_sixteen_factors(matrix->biases, at + g, left, matrix->dtype, form.group);
     else if (int8_ggml_middle(form.type) != 0) sums += load_vi(x->starts + first + g);
@@ -270,7 +276,7 @@ typedef void int8_blocks_of(
   }                                                                                                                           \
   static void int8_arrange_##NAME(const int8_t *x, int64_t columns, int8_t *out) {                                            \
     int8_block form = {__VA_ARGS__};                                                                                          \
-    if (form.group == 16 && !form.is_mlx) __builtin_memcpy(out, x, (size_t)columns);                                          \
+    if (int8_is_bytes(form) || (form.group == 16 && !form.is_mlx)) __builtin_memcpy(out, x, (size_t)columns);                 \
     else int8_arrange(x, columns, out, form);                                                                                 \
   }
 GD_INT8_BLOCKS(GD_BLOCKS)

@@ -8,12 +8,6 @@ typedef void int8_few(
   int64_t taken, int64_t count, float *sums);
 
 #if defined(GD_DOT_AVX512VNNI)
-/* The formats of eight bits that are taken so, as GD_INT8_NIBBLES has those of four. */
-#define GD_INT8_BYTES(F)                   \
-  F(AFFINE8_G32, bytes32, 32, 0, 32, 1, 1) \
-  F(AFFINE8_G64, bytes64, 64, 0, 64, 1, 1) \
-  F(Q8_0, q8_0, 32, GGML_Q8_0, 34, 1, 0)
-
 /* The numbers of 64 columns of eight bits, unsigned. */
 GD_INLINE vi int8_few_bytes(const uint8_t *from, int8_block form) {
   if (form.is_mlx) return load_vi(from);

@@ -148,6 +148,34 @@ GD_INLINE void linear_step(
   }
 }
 
+/* Whether lines of the next pages are asked for in turn (fetch_pages), for `taken` rows of x and numbers of so many bits. By more rows, and
+ * by smaller numbers, unpacking and products take longer than reading in any order. */
+GD_INLINE int linear_asks_by_pages(int taken, int64_t bits) { return gd_cpu_asks_by_pages && bits >= (taken == 1 ? 4 : taken <= 4 ? 6 : 64); }
+
+/* Whether unpacking leaves time for lines that are asked for one by one between products. */
+GD_INLINE int linear_is_light(unpacking packed) {
+#if GD_WIDTH == 16
+  return packed.values == affine_raised_values || (packed.values == affine_values && packed.bits == 4);
+#else
+  return (void)packed, 0;
+#endif
+}
+
+/* The factors of pass i, one step of each row of weight; and a line of each row into the first cache. */
+GD_INLINE void linear_factors(
+  factors out[LINEAR_DOT_ROWS][2], const uint8_t *row, int64_t row_bytes, const float *scales, const float *biases, int64_t groups,
+  int64_t chain, int64_t i, linear_way way
+) {
+  int each = way.shift < 0 ? way.chains : 1;
+  GD_UNROLL for (int r = 0; r < way.rows; r++) __builtin_prefetch(row + r * row_bytes + i * (way.step * (int)way.packed.bits / 8) + LINEAR_NEAR);
+  GD_UNROLL for (int r = 0; r < way.rows; r++) {
+    GD_UNROLL for (int k = 0; k < each; k++) {
+      int64_t g = r * groups + (way.shift < 0 ? 2 * i + k + chain : i >> way.shift);
+      out[r][k] = way.packed.factors(&scales[g], &biases[g], way.packed.bits);
+    }
+  }
+}
+
 /* Outputs by packed rows, one after another in memory, with their scales and biases as float32: blocks from number `chain` on, every one or
  * every other. Bytes are prefetched into the second cache in the order of addresses, LINEAR_AHEAD and as far as the last of the rows begins
  * after the first: a stream for each row is read far slower. */
@@ -158,22 +186,32 @@ GD_INLINE void linear_dot_packed(
   vf part[LINEAR_TAKEN][LINEAR_DOT_ROWS][2][GD_PARTS] = {0};
   factors values[LINEAR_DOT_ROWS][2];
   unpacking packed = way.packed;
-  int each = way.shift < 0 ? way.chains : 1, step = way.step, rows = way.rows;
-  int64_t bytes = step * packed.bits / 8, steps = columns / step;
-  int by_pages = packed.bits == 8 && way.taken == 1 && gd_cpu_asks_by_pages;
-  for (int64_t i = 0; i < steps; i++) {
-    if (by_pages) fetch_pages(row + rows * i * bytes, rows * bytes, few.end);
-    else fetch_far(row + rows * i * bytes + (rows - 1) * row_bytes + LINEAR_AHEAD, rows * bytes);
-    GD_UNROLL for (int r = 0; r < rows; r++) __builtin_prefetch(row + r * row_bytes + i * bytes + LINEAR_NEAR);
-    GD_UNROLL for (int r = 0; r < rows; r++) {
-      GD_UNROLL for (int k = 0; k < each; k++) {
-        int64_t g = r * groups + (way.shift < 0 ? 2 * i + k + chain : i >> way.shift);
-        values[r][k] = packed.factors(&scales[g], &biases[g], packed.bits);
+  int each = way.shift < 0 ? way.chains : 1, step = way.step, rows = way.rows, bytes = step * (int)packed.bits / 8;
+  int64_t steps = columns / step, i = 0;
+#define GD_PASS(I) \
+  linear_step(part, row, row_bytes, (I) * (step / GD_LANES), values, few.x + (I) * step * way.taken, step, each, chain, way)
+  if (linear_is_light(packed) && rows * bytes >= 64 && rows != 3 && linear_asks_by_pages(way.taken, packed.bits)) {
+    /* As fetch_pages asks, but a few lines each pass: a burst of them keeps products waiting. */
+    const int passes = FETCH_BYTES / (rows * bytes), lines = FETCH_PAGES / passes;
+    for (; i + passes <= steps; i += passes) {
+      const char *next = pages_after((uintptr_t)row + (uintptr_t)(rows * i * bytes));
+      if (next >= (const char *)few.end) next = (const char *)row;
+      GD_UNROLL for (int k = 0; k < passes; k++) {
+        GD_UNROLL for (int p = k * lines; p < (k + 1) * lines; p++) __builtin_prefetch(next + FETCH_PAGE * p, 0, 2);
+        linear_factors(values, row, row_bytes, scales, biases, groups, chain, i + k, way);
+        GD_PASS(i + k);
       }
     }
-    if (packed.reads_beyond && i == steps - 1) break;
-    linear_step(part, row, row_bytes, i * (step / GD_LANES), values, few.x + i * step * way.taken, step, each, chain, way);
   }
+  for (; i < steps; i++) {
+    const uint8_t *read = row + rows * i * bytes;
+    if (packed.bits == 8 && way.taken == 1 && gd_cpu_asks_by_pages) fetch_pages(read, rows * bytes, few.end);
+    else fetch_far(read + (rows - 1) * row_bytes + LINEAR_AHEAD, rows * bytes);
+    linear_factors(values, row, row_bytes, scales, biases, groups, chain, i, way);
+    if (packed.reads_beyond && i == steps - 1) break;
+    GD_PASS(i);
+  }
+#undef GD_PASS
   if (packed.reads_beyond) {
     uint8_t last[LINEAR_DOT_ROWS][64 + MATRIX_BEYOND];
     GD_UNROLL for (int r = 0; r < rows; r++) {
@@ -282,8 +320,9 @@ GD_INLINE void linear_dot_blocks(
   block_scales memory[2][LINEAR_BLOCK_ROWS], *scales = memory[0], *later = is_ahead ? memory[1] : scales;
   if (is_ahead) format.scales(block, row_bytes, rows, scales, format.number);
   for (int64_t i = 0; i < columns; i += format.elements, block += format.bytes) {
-    const uint8_t *ahead = row + rows * (block - row) + (rows - 1) * row_bytes + LINEAR_AHEAD;
-    fetch_far(ahead, rows * format.bytes);
+    const uint8_t *read = row + rows * (block - row);
+    if (linear_asks_by_pages(taken, format.bytes * 8 / format.elements)) fetch_pages(read, rows * format.bytes, few.end);
+    else fetch_far(read + (rows - 1) * row_bytes + LINEAR_AHEAD, rows * format.bytes);
     const uint8_t *next = is_ahead && i + format.elements < columns ? block + format.bytes : block;
     format.scales(next, row_bytes, rows, later, format.number);
     _Pragma("clang loop unroll(disable)")

@@ -108,7 +108,7 @@ GD_INLINE void fetch_far(const void *start, int64_t bytes) {
   for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch((const char *)start + at, 0, 2);
 }
 
-enum { FETCH_PAGE = 4096, FETCH_PAGES = 8, FETCH_BYTES = 64 * FETCH_PAGES };
+enum { FETCH_PAGE = 4096, FETCH_PAGES = 4, FETCH_BYTES = 64 * FETCH_PAGES };
 /* The first of the lines to ask for as the FETCH_BYTES at `at` are read; and asking for it and those of the pages after it. */
 GD_INLINE const char *pages_after(uintptr_t at) {
   const uintptr_t all = FETCH_PAGE * FETCH_PAGES;
@@ -117,8 +117,8 @@ GD_INLINE const char *pages_after(uintptr_t at) {
 GD_INLINE void fetch_line_of_pages(const char *first) {
   GD_UNROLL for (int page = 0; page < FETCH_PAGES; page++) __builtin_prefetch(first + FETCH_PAGE * page, 0, 2);
 }
-/* As `bytes` from `from` on are read, asks for as many of what follows, not much beyond `end`, into the L2 cache: of the next eight pages, a line of each
- * in turn. Faster than in the order of addresses where gd_cpu_asks_by_pages says so. */
+/* As `bytes` from `from` on are read, asks for as many of what follows, not much beyond `end`, into the L2 cache: of the next FETCH_PAGES pages, a
+ * line of each in turn. Faster than in the order of addresses where gd_cpu_asks_by_pages says so. */
 GD_INLINE void fetch_pages(const void *from, int64_t bytes, const void *end) {
   const uintptr_t lines = FETCH_BYTES, last = (uintptr_t)from + (uintptr_t)bytes;
   for (uintptr_t at = ((uintptr_t)from + lines - 1) & ~(lines - 1); at < last; at += lines) {

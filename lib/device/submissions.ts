@@ -74,7 +74,11 @@ export class Submissions {
       if (timeoutMs !== undefined && elapsed >= timeoutMs) throw timedOut(op, timeoutMs);
       const pause = this.#pauses.next(turn, elapsed);
       const left = timeoutMs === undefined ? Infinity : timeoutMs - elapsed;
-      if (pause.how === "nap") this.#source.waitFor(ticket, Math.min(pause.ms, left), op);
+      if (pause.how === "nap") {
+        this.#source.waitFor(ticket, Math.min(pause.ms, left), op);
+        // An earlier pause of this wait has given other work its turn.
+        if (turn > 0 && this.#isFinished(ticket)) continue;
+      }
       // Both keep the process alive; a bare promise would not.
       if (pause.how === "sleep") await Bun.sleep(Math.min(pause.ms, left));
       else await nextTurn();

@@ -190,13 +190,15 @@ GD_INLINE void linear_dot_packed(
   int64_t steps = columns / step, i = 0;
 #define GD_PASS(I) \
   linear_step(part, row, row_bytes, (I) * (step / GD_LANES), values, few.x + (I) * step * way.taken, step, each, chain, way)
-  if (linear_is_light(packed) && rows * bytes >= 64 && rows != 3 && linear_asks_by_pages(way.taken, packed.bits)) {
-    /* As fetch_pages asks, but a few lines each pass: a burst of them keeps products waiting. */
-    const int passes = FETCH_BYTES / (rows * bytes), lines = FETCH_PAGES / passes;
-    for (; i + passes <= steps; i += passes) {
-      const char *next = pages_after((uintptr_t)row + (uintptr_t)(rows * i * bytes));
+  if (linear_is_light(packed) && rows * bytes % 64 == 0 && FETCH_BYTES % (4 * rows * bytes) == 0 && linear_asks_by_pages(way.taken, packed.bits)) {
+    /* As fetch_pages asks, but a line or two each pass: a burst of them keeps products waiting. */
+    enum { PASSES = 4 };
+    const int lines = rows * bytes / 64;
+    for (; i + PASSES <= steps; i += PASSES) {
+      uintptr_t at = ((uintptr_t)row & ~(uintptr_t)(FETCH_BYTES - 1)) + (uintptr_t)(rows * i * bytes);
+      const char *next = pages_after(at & ~(uintptr_t)(FETCH_BYTES - 1)) + at % FETCH_BYTES / 64 * FETCH_PAGE;
       if (next >= (const char *)few.end) next = (const char *)row;
-      GD_UNROLL for (int k = 0; k < passes; k++) {
+      GD_UNROLL for (int k = 0; k < PASSES; k++) {
         GD_UNROLL for (int p = k * lines; p < (k + 1) * lines; p++) __builtin_prefetch(next + FETCH_PAGE * p, 0, 2);
         linear_factors(values, row, row_bytes, scales, biases, groups, chain, i + k, way);
         GD_PASS(i + k);

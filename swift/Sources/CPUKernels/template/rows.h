@@ -108,7 +108,7 @@ GD_INLINE void fetch_far(const void *start, int64_t bytes) {
   for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch((const char *)start + at, 0, 2);
 }
 
-enum { FETCH_PAGE = 4096, FETCH_PAGES = 4, FETCH_BYTES = 64 * FETCH_PAGES };
+enum { FETCH_PAGE = 4096, FETCH_PAGES = 8, FETCH_BYTES = 64 * FETCH_PAGES };
 /* The first of the lines to ask for as the FETCH_BYTES at `at` are read; and asking for it and those of the pages after it. */
 GD_INLINE const char *pages_after(uintptr_t at) {
   const uintptr_t all = FETCH_PAGE * FETCH_PAGES;

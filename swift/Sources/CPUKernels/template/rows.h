@@ -117,15 +117,20 @@ GD_INLINE const char *pages_after(uintptr_t at) {
 GD_INLINE void fetch_line_of_pages(const char *first) {
   GD_UNROLL for (int page = 0; page < FETCH_PAGES; page++) __builtin_prefetch(first + FETCH_PAGE * page, 0, 2);
 }
-/* As `bytes` from `from` on are read, asks for as many of what follows, not much beyond `end`, into the L2 cache: of the next FETCH_PAGES pages, a
- * line of each in turn. Faster than in the order of addresses where gd_cpu_asks_by_pages says so. */
-GD_INLINE void fetch_pages(const void *from, int64_t bytes, const void *end) {
-  const uintptr_t lines = FETCH_BYTES, last = (uintptr_t)from + (uintptr_t)bytes;
-  for (uintptr_t at = ((uintptr_t)from + lines - 1) & ~(lines - 1); at < last; at += lines) {
-    const char *next = pages_after(at);
-    if (next >= (const char *)end) return;
-    fetch_line_of_pages(next);
+GD_INLINE void fetch_so_many_pages(uintptr_t from, uintptr_t last, uintptr_t end, int pages) {
+  const uintptr_t lines = 64 * (uintptr_t)pages, all = FETCH_PAGE * (uintptr_t)pages;
+  for (uintptr_t at = (from + lines - 1) & ~(lines - 1); at < last; at += lines) {
+    uintptr_t next = (at & ~(all - 1)) + all + at % all / (uintptr_t)pages;
+    if (next >= end) return;
+    GD_UNROLL for (int page = 0; page < pages; page++) __builtin_prefetch((const char *)next + FETCH_PAGE * page, 0, 2);
   }
+}
+/* As `bytes` from `from` on are read, asks for as many of what follows, not much beyond `end`, into the L2 cache: of the next pages, a line of
+ * each in turn. Faster than in the order of addresses where gd_cpu_asks_by_pages says so. */
+GD_INLINE void fetch_pages(const void *from, int64_t bytes, const void *end) {
+  uintptr_t first = (uintptr_t)from, last = first + (uintptr_t)bytes;
+  if (gd_cpu_asks_by_pages == FETCH_PAGES) fetch_so_many_pages(first, last, (uintptr_t)end, FETCH_PAGES);
+  else fetch_so_many_pages(first, last, (uintptr_t)end, 4);
 }
 
 static float *scratch_take(char **scratch, int64_t floats) {

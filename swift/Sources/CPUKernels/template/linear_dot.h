@@ -178,7 +178,7 @@ GD_INLINE void linear_factors(
 
 /* Outputs by packed rows, one after another in memory, with their scales and biases as float32: blocks from number `chain` on, every one or
  * every other. Bytes are prefetched into the second cache in the order of addresses, LINEAR_AHEAD and as far as the last of the rows begins
- * after the first: a stream for each row is read far slower. */
+ * after the first, since a stream for each row is read far slower, or as linear_asks_by_pages says. */
 GD_INLINE void linear_dot_packed(
   const uint8_t *row, int64_t row_bytes, const float *scales, const float *biases, linear_taken few, int64_t columns,
   int64_t groups, int64_t chain, linear_way way
@@ -310,8 +310,8 @@ GD_INLINE void linear_dots_packed(
 }
 
 /* Output f of rows at .. at + taken - 1 of x, and the next outputs, by rows of blocks that hold their factors, one after another in
- * memory, one chain a partial: `rows` and `taken` are constants. Weights are prefetched in the order of addresses, LINEAR_AHEAD and as
- * far as the last of the rows begins after the first: nearer, the ends of long rows would not be there yet. With one row of x the scales
+ * memory, one chain a partial: `rows` and `taken` are constants. Weights are prefetched as linear_asks_by_pages says, or in the order
+ * of addresses, LINEAR_AHEAD and as far as the last of the rows begins after the first: nearer, the ends of long rows would not be there yet. With one row of x the scales
  * of the next block are made before the products of this one, so that these need not wait for them; with more, all registers are taken. */
 GD_INLINE void linear_dot_blocks(
   const uint8_t *row, int64_t row_bytes, linear_taken few, int64_t columns, block_unpacking format, int rows, int taken

@@ -220,7 +220,7 @@ GD_INLINE void update_block(
   int64_t each = DELTA_TOGETHER * dtype_size(source_of(kind));
   fetch(places.near + i * each, GD_LANES * each);
   if (DELTA_BY_PAGES(kind) && places.by_pages) {
-    fetch_line_of_pages(places.far + i * each / FETCH_PAGES);
+    fetch_line_of_pages(places.far + i * each / FETCH_PAGES, FETCH_PAGES);
   } else {
     fetch_far(places.far + i * each, GD_LANES * each);
   }
@@ -245,7 +245,7 @@ GD_INLINE void update_group(const delta_pass pass, delta_kind kind, int64_t row,
       .target = (char *)pass.target + (row + base) * key_dim * dtype_size(target_of(kind)),
       .near = rows_after(&pass, bytes, to), .far = rows_after(&pass, bytes, to + DELTA_FAR), .streams = streams};
     if (DELTA_BY_PAGES(kind) && gd_cpu_asks_by_pages && pass.next_source == (const char *)pass.source + bytes) {
-      places.far = pages_after((uintptr_t)places.source);
+      places.far = pages_after((uintptr_t)places.source, FETCH_PAGES);
       places.by_pages = 1;
     }
     if (keeps(kind)) {

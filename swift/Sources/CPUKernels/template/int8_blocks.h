@@ -18,8 +18,8 @@
   F(NVFP4, nvfp4, 16, GGML_MXFP4, 8, 1, 1)
 
 /* MLX's eight bits, which lie as they are multiplied. */
-GD_INLINE int int8_is_bytes(int8_block form) { return form.is_mlx && form.bytes == form.group; }
-GD_INLINE int int8_block_is_small(int8_block form) { return !int8_is_bytes(form) && int8_ggml_is_small(form.type); }
+GD_INLINE int int8_is_affine8(int8_block form) { return form.is_mlx && form.bytes == form.group; }
+GD_INLINE int int8_block_is_small(int8_block form) { return !int8_is_affine8(form) && int8_ggml_is_small(form.type); }
 
 /* int8_pairs_of for sums that 16 bits hold: an operation less. */
 GD_INLINE vi int8_small_pairs(vi a, vi b) {
@@ -38,7 +38,7 @@ GD_INLINE vi int8_totals(const vi own[4], int8_block form) {
 
 /* Sums of lanes of four small blocks. */
 GD_INLINE vi int8_four_blocks(const uint8_t *block, const int8_t *x, int8_block form) {
-  if (int8_is_bytes(form)) return int8_four(block, x, form.group, 0);
+  if (int8_is_affine8(form)) return int8_four(block, x, form.group, 0);
   if (ggml_has_five(form.type)) {
     /* The fifth bits of a block are those of 16 low halves, then those of 16 high ones. */
     const uint8_t *at = block + ggml_offset(form.type) - 4;
@@ -276,7 +276,7 @@ typedef void int8_blocks_of(
   }                                                                                                                           \
   static void int8_arrange_##NAME(const int8_t *x, int64_t columns, int8_t *out) {                                            \
     int8_block form = {__VA_ARGS__};                                                                                          \
-    if (int8_is_bytes(form) || (form.group == 16 && !form.is_mlx)) __builtin_memcpy(out, x, (size_t)columns);                 \
+    if (int8_is_affine8(form) || (form.group == 16 && !form.is_mlx)) __builtin_memcpy(out, x, (size_t)columns);                 \
     else int8_arrange(x, columns, out, form);                                                                                 \
   }
 GD_INT8_BLOCKS(GD_BLOCKS)

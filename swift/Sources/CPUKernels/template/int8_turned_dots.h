@@ -218,8 +218,8 @@ GD_INLINE void int8_turned_loop(const int8_turned *way, int64_t begin, int64_t e
     int8_turned_factors(way, first);
     for (; s < sets; s++) {
       for (uintptr_t read = (uintptr_t)block + (uintptr_t)(s + 1) * asked; ask < read + early; ask += FETCH_BYTES) {
-        const char *pages = pages_after(ask);
-        if (pages < (const char *)way->end) fetch_line_of_pages(pages);
+        const char *pages = pages_after(ask, FETCH_PAGES);
+        if (pages < (const char *)way->end) fetch_line_of_pages(pages, FETCH_PAGES);
       }
       const int64_t own = s < 0 ? 0 : s;
       const uint8_t *panel = panels[turn] + own % of_panel * set, *x = way->x + own * int8_set_bytes(form.group);

@@ -59,8 +59,8 @@ GD_INLINE void int8_turned_loop(const int8_turned *way, int64_t begin, int64_t e
   for (int64_t steps = blocks * sets + LAG; steps > 0; steps--) {
     read += (uintptr_t)asked;
     while (ask < read + (uintptr_t)early) {
-      const char *pages = pages_after(ask);
-      if (pages < (const char *)way->end) fetch_line_of_pages(pages);
+      const char *pages = pages_after(ask, FETCH_PAGES);
+      if (pages < (const char *)way->end) fetch_line_of_pages(pages, FETCH_PAGES);
       ask += (uintptr_t)lines;
     }
     const uint8_t *own = row + int8_set_at(unpacked, form), *numbers = in_chunks || is_direct ? next : panel_before;

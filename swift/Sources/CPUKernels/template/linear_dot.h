@@ -196,7 +196,7 @@ GD_INLINE void linear_dot_packed(
     const int lines = rows * bytes / 64;
     for (; i + PASSES <= steps; i += PASSES) {
       uintptr_t at = ((uintptr_t)row & ~(uintptr_t)(FETCH_BYTES - 1)) + (uintptr_t)(rows * i * bytes);
-      const char *next = pages_after(at & ~(uintptr_t)(FETCH_BYTES - 1)) + at % FETCH_BYTES / 64 * FETCH_PAGE;
+      const char *next = pages_after(at & ~(uintptr_t)(FETCH_BYTES - 1), FETCH_PAGES) + at % FETCH_BYTES / 64 * FETCH_PAGE;
       if (next >= (const char *)few.end) next = (const char *)row;
       GD_UNROLL for (int k = 0; k < PASSES; k++) {
         GD_UNROLL for (int p = k * lines; p < (k + 1) * lines; p++) __builtin_prefetch(next + FETCH_PAGE * p, 0, 2);

@@ -109,28 +109,28 @@ GD_INLINE void fetch_far(const void *start, int64_t bytes) {
 }
 
 enum { FETCH_PAGE = 4096, FETCH_PAGES = 8, FETCH_BYTES = 64 * FETCH_PAGES };
-/* The first of the lines to ask for as the FETCH_BYTES at `at` are read; and asking for it and those of the pages after it. */
-GD_INLINE const char *pages_after(uintptr_t at) {
-  const uintptr_t all = FETCH_PAGE * FETCH_PAGES;
-  return (const char *)((at & ~(all - 1)) + all + at % all / FETCH_PAGES);
+/* The first of the lines to ask for as the 64 bytes for each of `pages` at `at` are read; and asking for it and those of the pages after it. */
+GD_INLINE const char *pages_after(uintptr_t at, int pages) {
+  const uintptr_t all = FETCH_PAGE * (uintptr_t)pages;
+  return (const char *)((at & ~(all - 1)) + all + at % all / (uintptr_t)pages);
 }
-GD_INLINE void fetch_line_of_pages(const char *first) {
-  GD_UNROLL for (int page = 0; page < FETCH_PAGES; page++) __builtin_prefetch(first + FETCH_PAGE * page, 0, 2);
+GD_INLINE void fetch_line_of_pages(const char *first, int pages) {
+  GD_UNROLL for (int page = 0; page < pages; page++) __builtin_prefetch(first + FETCH_PAGE * page, 0, 2);
 }
-GD_INLINE void fetch_so_many_pages(uintptr_t from, uintptr_t last, uintptr_t end, int pages) {
-  const uintptr_t lines = 64 * (uintptr_t)pages, all = FETCH_PAGE * (uintptr_t)pages;
+GD_INLINE void fetch_so_many_pages(uintptr_t from, uintptr_t last, const char *end, int pages) {
+  const uintptr_t lines = 64 * (uintptr_t)pages;
   for (uintptr_t at = (from + lines - 1) & ~(lines - 1); at < last; at += lines) {
-    uintptr_t next = (at & ~(all - 1)) + all + at % all / (uintptr_t)pages;
+    const char *next = pages_after(at, pages);
     if (next >= end) return;
-    GD_UNROLL for (int page = 0; page < pages; page++) __builtin_prefetch((const char *)next + FETCH_PAGE * page, 0, 2);
+    fetch_line_of_pages(next, pages);
   }
 }
 /* As `bytes` from `from` on are read, asks for as many of what follows, not much beyond `end`, into the L2 cache: of the next pages, a line of
  * each in turn. Faster than in the order of addresses where gd_cpu_asks_by_pages says so. */
 GD_INLINE void fetch_pages(const void *from, int64_t bytes, const void *end) {
   uintptr_t first = (uintptr_t)from, last = first + (uintptr_t)bytes;
-  if (gd_cpu_asks_by_pages == FETCH_PAGES) fetch_so_many_pages(first, last, (uintptr_t)end, FETCH_PAGES);
-  else fetch_so_many_pages(first, last, (uintptr_t)end, 4);
+  if (gd_cpu_asks_by_pages == FETCH_PAGES) fetch_so_many_pages(first, last, end, FETCH_PAGES);
+  else fetch_so_many_pages(first, last, end, 4);
 }
 
 static float *scratch_take(char **scratch, int64_t floats) {

@@ -228,6 +228,30 @@ GD_INLINE void int8_eights(const uint8_t *block, float *scales, float *offsets, 
 }
 
 #if GD_WIDTH == 16
+/* The half floats of sixteen small blocks, number `first` of each. */
+GD_INLINE vf int8_sixteen_halves(const uint8_t *block, int bytes, int first) {
+#define GD_AT(B, L) L * B / 2 % 64
+  int8_h16 words = {GD_EACH_LANE(GD_AT, 18)};
+  if (bytes == 20) words = (int8_h16){GD_EACH_LANE(GD_AT, 20)};
+  if (bytes == 22) words = (int8_h16){GD_EACH_LANE(GD_AT, 22)};
+  if (bytes == 24) words = (int8_h16){GD_EACH_LANE(GD_AT, 24)};
+  if (bytes == 34) words = (int8_h16){GD_EACH_LANE(GD_AT, 34)};
+#undef GD_AT
+  __m512i at = _mm512_castsi256_si512((__m256i)(words + (uint16_t)first)), all = _mm512_setzero_si512();
+  GD_UNROLL for (int i = 0; i < 8 * bytes; i += 64) {
+    uint32_t mask = 0;
+    GD_UNROLL for (int l = 0; l < 16; l++) mask |= (uint32_t)(l * bytes / 2 / 64 == i / 64) << l;
+    const uint8_t *from = block + 2 * i;
+    if (mask == 0) continue;
+    __m512i low = 8 * bytes - i < 32 ? _mm512_castsi256_si512(int8_load_32(from)) : _mm512_loadu_si512(from);
+    __m512i high = low;
+    if (8 * bytes - i >= 64) high = _mm512_loadu_si512(from + 64);
+    else if (8 * bytes - i >= 48) high = _mm512_castsi256_si512(int8_load_32(from + 64));
+    all = _mm512_or_si512(all, _mm512_maskz_permutex2var_epi16(mask, low, at, high));
+  }
+  return (vf)_mm512_cvtph_ps(_mm512_castsi512_si256(all));
+}
+
 /* The scales of a block of sixteen groups, and what is added. */
 GD_INLINE void int8_sixteens_factors(const uint8_t *block, vf *scales, vf *offsets, uint32_t type) {
   __m128i numbers, low_half = _mm_set1_epi8(0x0f);
@@ -252,25 +276,12 @@ GD_INLINE void int8_sixteens_factors(const uint8_t *block, vf *scales, vf *offse
 #endif
 
 #if defined(GD_DOT_AVX512VNNI)
-typedef uint16_t int8_words __attribute__((vector_size(64)));
-/* The half floats at the beginning of sixteen blocks of 18 bytes. */
-GD_INLINE __m512 int8_halves_by_18(const uint8_t *block) {
-  /* Places in 32 words, of the first four blocks, the next four, three, four and one. */
-  __m512i at = (__m512i)(int8_words){0, 9, 18, 27, 4, 13, 22, 31, 8, 17, 26, 3, 12, 21, 30, 7};
-  __m512i all = _mm512_permutexvar_epi16(at, _mm512_loadu_si512(block));
-  all = _mm512_mask_permutexvar_epi16(all, 0x00f0, at, _mm512_loadu_si512(block + 64));
-  all = _mm512_mask_permutexvar_epi16(all, 0x0700, at, _mm512_loadu_si512(block + 128));
-  all = _mm512_mask_permutexvar_epi16(all, 0x7800, at, _mm512_loadu_si512(block + 192));
-  all = _mm512_mask_permutexvar_epi16(all, 0x8000, at, _mm512_castsi256_si512(int8_load_32(block + 256)));
-  return _mm512_cvtph_ps(_mm512_castsi512_si256(all));
-}
-
 /* Half floats of small blocks, sixteen blocks at a time. For Intel's processors, which gather fast. */
 GD_INLINE void int8_gathered(const uint8_t *block, int64_t blocks, float *scales, float *offsets, uint32_t type, int bytes) {
   const vi places = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   for (int64_t at = 0; at < blocks; at += 16, block += 16 * bytes) {
     if (bytes == 18 && blocks - at >= 16) {
-      _mm512_storeu_ps(scales + at, int8_halves_by_18(block));
+      store(scales, at, GD_CPU_F32, int8_sixteen_halves(block, 18, 0));
       continue;
     }
     __mmask16 there = (__mmask16)((1u << least(16, blocks - at)) - 1);

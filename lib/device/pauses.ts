@@ -25,9 +25,9 @@ export class Pauses {
   /**
    * The next pause of a wait that has had so many.
    *
-   * Each end of a pause takes a core from the work for a moment, so they are few. Sleeps are up to a quarter of the expected time or half as
-   * long as the time so far, or a hundredth of it after the expected end: work that ends in one is noticed late by as much. Naps are short,
-   * so that the event loop keeps turning.
+   * Each end of a pause takes a core from the work for a moment, so they are few. Sleeps are up to half of the expected time or of the
+   * time so far, or a hundredth of it after the expected end: work that ends in one is noticed late by as much. Naps are short, so that
+   * the event loop keeps turning.
    */
   next(pauses: number, elapsed: number): Pause {
     const expected = Math.min(...this.#times);
@@ -37,7 +37,7 @@ export class Pauses {
     const end = expected + Math.min(late.share * expected, late.most) + late.sleep;
     if (elapsed >= end) return { how: "sleep", ms: within(elapsed / 100, 1, 10) };
     // Timers are no finer than a millisecond.
-    const longest = Math.max(expected === Infinity ? 0 : expected / 4, elapsed / 2);
+    const longest = Math.max(expected === Infinity ? 0 : expected / 2, elapsed / 2);
     if (begin - elapsed >= 1) return { how: "sleep", ms: Math.min(begin - elapsed, within(longest, 1, 10)) };
     return { how: "nap", ms: within(elapsed / 8, 0.25, 2) };
   }

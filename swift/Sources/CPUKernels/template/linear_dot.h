@@ -22,10 +22,10 @@ typedef struct linear_few {
 } linear_few;
 
 /* Such rows, and the partials of their products with some rows of weight: those of a row of x are `apart` floats after those of the one
- * before. */
+ * before. Of LINEAR_TAKEN rows, where they are eight, the outputs are made instead: those of each row of weight. */
 typedef struct linear_taken {
   const float *x;
-  float *sums;
+  float *sums, *outputs;
   int64_t apart;
   const char *end;
 } linear_taken;
@@ -76,6 +76,33 @@ static __attribute__((noinline, unused)) void few_finish(
   }
 }
 
+/* The outputs of LINEAR_TAKEN rows from `at` on of x, and of rows f .. f + count - 1 of weight, which lie by these. */
+GD_INLINE void few_place(const linear_few *few, const float *made, int64_t at, int64_t f, int64_t count) {
+  float *to = few->values + at * few->outputs + f;
+  for (int64_t t = 0; t < least(few->rows - at, LINEAR_TAKEN); t++, to += few->outputs) {
+    for (int64_t i = 0; i < count; i++) to[i] = made[i * LINEAR_TAKEN + t];
+  }
+}
+
+#if GD_WIDTH == 16
+/* The outputs of a row of weight from its partials, or those of its second chain, and if `first` is not NULL those of the first one, `apart` floats apart. */
+GD_INLINE void few_sum(vf part[LINEAR_TAKEN], const float *first, int64_t apart, float *outputs) {
+  GD_UNROLL for (int t = 0; t < LINEAR_TAKEN && first != NULL; t++) part[t] = load(first, t * apart, GD_CPU_F32) + part[t];
+  sum_eight(part, outputs);
+}
+#define GD_FEW_END(TAKEN, ROWS, FIRST, PART)                                  \
+  if ((TAKEN) == LINEAR_TAKEN) {                                              \
+    GD_UNROLL for (int r = 0; r < (ROWS); r++) {                              \
+      vf all[LINEAR_TAKEN];                                                   \
+      GD_UNROLL for (int t = 0; t < LINEAR_TAKEN; t++) all[t] = PART;         \
+      few_sum(all, FIRST, few.apart, few.outputs + r * LINEAR_TAKEN);         \
+    }                                                                         \
+    return;                                                                   \
+  }
+#else
+#define GD_FEW_END(TAKEN, ROWS, FIRST, PART)
+#endif
+
 /* By `rows` rows of elements, one after another: one chain a partial. `rows` and `taken` are constants. */
 GD_INLINE void linear_dot_plain(
   const char *row, int64_t row_bytes, linear_taken few, int64_t columns, uint32_t dtype, int rows, int taken
@@ -107,6 +134,7 @@ GD_INLINE void linear_dot_plain(
       }
     }
   }
+  GD_FEW_END(taken, rows, NULL, part[t][r][0])
   GD_UNROLL for (int t = 0; t < taken; t++) {
     GD_UNROLL for (int r = 0; r < rows; r++) {
       float *sums = few.sums + t * few.apart + r * GD_LANES;
@@ -228,6 +256,7 @@ GD_INLINE void linear_dot_packed(
     }
     linear_step(part, row, row_bytes, steps * (step / GD_LANES), values, few.x + steps * step * way.taken, GD_LANES, 1, 0, way);
   }
+  if (chain == 1) { GD_FEW_END(way.taken, rows, few.sums + r * 2 * GD_LANES, part[t][r][0][0]) }
   GD_UNROLL for (int t = 0; t < way.taken; t++) {
     GD_UNROLL for (int r = 0; r < rows; r++) {
       float *sums = few.sums + t * few.apart + r * 2 * GD_LANES + chain * GD_LANES;
@@ -249,7 +278,7 @@ GD_INLINE void linear_ask(const gd_cpu_matrix *matrix, int64_t at, int64_t bytes
 /* Every row of x by every row of weight: DOTS(TAKEN) makes the partials of rows f .. end - 1, ROWS at a time, which are `apart` rows apart;
  * then they are added up. If fewer than ROWS are left, some of those before are read again, and where there are none one is read ROWS times. */
 #define GD_FEW(PARTIALS, ROWS, DOTS)                                                                                       \
-  _Alignas(64) float sums[LINEAR_SUMS_AT_ONCE * 2 * GD_LANES];                                                                \
+  _Alignas(64) float sums[LINEAR_SUMS_AT_ONCE * 2 * GD_LANES], made[LINEAR_SUMS_AT_ONCE];                                      \
   for (int64_t at = 0, taken; at < few->rows; at += taken) {                                                               \
     taken = few_taken(few->rows - at);                                                                                     \
     int64_t outputs = few_outputs(taken), rows = ROWS, apart = count >= rows;                                              \
@@ -257,9 +286,10 @@ GD_INLINE void linear_ask(const gd_cpu_matrix *matrix, int64_t at, int64_t bytes
       if (apart && count - begin < rows) begin = count - rows;                                                             \
       end = begin + (apart ? least(outputs, (count - begin) / rows * rows) : 1);                                           \
       int64_t f = begin;                                                                                                   \
-      linear_taken own = {few->x + at * few->columns, sums, outputs * (PARTIALS), few->end};                               \
+      linear_taken own = {few->x + at * few->columns, sums, made, outputs * (PARTIALS), few->end};                         \
       GD_TAKING(taken, DOTS)                                                                                               \
-      few_finish(few, sums, PARTIALS, at, taken, begin, end - begin);                                                      \
+      if (GD_WIDTH == 16 && taken == LINEAR_TAKEN) few_place(few, made, at, begin, end - begin);                           \
+      else few_finish(few, sums, PARTIALS, at, taken, begin, end - begin);                                                 \
     }                                                                                                                      \
   }
 
@@ -350,6 +380,7 @@ GD_INLINE void linear_dot_blocks(
     scales = later;
     later = used;
   }
+  GD_FEW_END(taken, rows, NULL, part[t][r][0])
   GD_UNROLL for (int t = 0; t < taken; t++) {
     GD_UNROLL for (int r = 0; r < rows; r++) {
       float *sums = few.sums + t * few.apart + r * GD_LANES;

@@ -20,6 +20,7 @@ final class Executor {
   let attentionPlan = AttentionPlan()
   let expertPlan = ExpertPlan()
   let roundedRows = RoundedRows()
+  let arrangedRows = ReusedPages()
   /// The first failure of the current submission that does not keep its other ops from running.
   private var failure: Failure?
   /// Its place among the devices that the pool's threads help; nil if there is none left.

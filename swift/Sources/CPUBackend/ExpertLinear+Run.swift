@@ -21,7 +21,7 @@ extension Executor {
       linear: gd_cpu_linear(
         rows: 0, out_features: Int64(op.outFeatures), x: x, residual: gd_cpu_tensor(nil),
         out: gd_cpu_tensor(op.out, from: tokens.lowerBound), weight: gd_cpu_matrix(op.matrices),
-        places: UnsafePointer(plan.places.start), ranks: Int64(op.chosen), rounded: rounded),
+        places: UnsafePointer(plan.places.start), ranks: Int64(op.chosen), rounded: rounded, arranged: nil),
       groups: UnsafePointer(plan.groups.start), group_count: Int64(plan.costs.count),
       pieces: op.matrices.weight.memory.pieces == nil
         ? nil : UnsafePointer(op.matrices.weight.pointer.assumingMemoryBound(to: UnsafeRawPointer?.self)))

@@ -27,7 +27,8 @@ extension Executor {
       withUnsafePointer(to: &rounded) { rounded in
         var params = gd_cpu_linear(
           rows: Int64(rows), out_features: Int64(op.outFeatures), x: rounded.pointee.x, residual: residual,
-          out: gd_cpu_tensor(op.out, from: first), weight: gd_cpu_matrix(op.matrix), places: nil, ranks: 1, rounded: rounded)
+          out: gd_cpu_tensor(op.out, from: first), weight: gd_cpu_matrix(op.matrix), places: nil, ranks: 1, rounded: rounded,
+          arranged: nil)
         let items = gd_cpu_linear_items(&params)
         let products = Double(rows) * Double(columns) * Double(op.outFeatures)
         var parts = smallParts(nanoseconds: products * (rows == 1 ? 0.04 : 0.015))
@@ -61,11 +62,10 @@ extension Executor {
   }
 }
 
-/// Memory for rows of x as bytes, which is reused from op to op and never shrinks. Linears that follow each other often multiply the same x: it is
+/// Rows of x as bytes. Linears that follow each other often multiply the same x: it is
 /// rounded for the first of them.
 final class RoundedRows {
-  private var memory: PageRange?
-  private var capacity = 0
+  private let memory = ReusedPages()
   /// The rows that are in memory.
   private var held: gd_cpu_int8_rows?
 
@@ -107,7 +107,7 @@ final class RoundedRows {
     // Vectors read beyond the last factors.
     let ofFactors = (rows &* factors &+ 127) / 64 &* 64
     let ofAll = rows &* values &+ 3 &* ofFactors
-    let start = try reserve(ofAll &+ turned)
+    let start = try memory.reserve(ofAll &+ turned)
     func floats(_ index: Int) -> UnsafeMutableRawPointer {
       start + (rows &* values &+ index &* ofFactors)
     }
@@ -117,14 +117,5 @@ final class RoundedRows {
       scales: floats(0).assumingMemoryBound(to: Float.self), sums: floats(1).assumingMemoryBound(to: Float.self),
       starts: floats(2).assumingMemoryBound(to: Int32.self), shared: 1,
       turned: turned > 0 ? (start + ofAll).assumingMemoryBound(to: UInt8.self) : nil, format: 0)
-  }
-
-  private func reserve(_ bytes: Int) throws(Failure) -> UnsafeMutableRawPointer {
-    if let memory, bytes <= capacity { return memory.start }
-    memory = nil
-    let pages = try PageRange(byteCount: bytes, alignment: 4096)
-    memory = pages
-    capacity = bytes
-    return pages.start
   }
 }

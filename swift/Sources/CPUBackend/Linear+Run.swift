@@ -8,11 +8,20 @@ extension Executor {
     var params = gd_cpu_linear(
       rows: Int64(op.rows), out_features: Int64(op.outFeatures), x: gd_cpu_tensor(op.x),
       residual: gd_cpu_tensor(op.residual), out: gd_cpu_tensor(op.out),
-      weight: gd_cpu_matrix(op.matrix), places: nil, ranks: 1, rounded: nil)
+      weight: gd_cpu_matrix(op.matrix), places: nil, ranks: 1, rounded: nil, arranged: nil)
     let items = gd_cpu_linear_items(&params) &* gd_cpu_linear_panels(&params)
     let products = Double(op.rows) * Double(op.inFeatures) * Double(op.outFeatures)
-    // Each part copies its rows of x into the kernels' order: a twentieth of the time that eight blocks of outputs take.
-    let parts = min(smallParts(nanoseconds: products * 0.05), max(threads, Int(items) / 8))
+    // Each part copies its rows of x into the kernels' order, a twentieth of the time that eight blocks of outputs take; of a few rows once for all,
+    // which is no gain with one.
+    var parts = smallParts(nanoseconds: products * 0.05)
+    let floats = parts > 1 && op.rows > 1 ? Int(kernels.arrange_linear(&params, nil)) : 0
+    if floats > 0 {
+      let memory = try arrangedRows.reserve(floats &* MemoryLayout<Float>.size).assumingMemoryBound(to: Float.self)
+      _ = kernels.arrange_linear(&params, memory)
+      params.arranged = UnsafePointer(memory)
+    } else {
+      parts = min(parts, max(threads, Int(items) / 8))
+    }
     launch(kernels.linear, &params, cut(items, parts: parts))
   }
 }

@@ -149,3 +149,19 @@ struct GrowingBuffer<Element: BitwiseCopyable>: ~Copyable {
     start = .allocate(capacity: capacity)
   }
 }
+
+/// Memory that is reused from op to op and never shrinks.
+final class ReusedPages {
+  private var pages: PageRange?
+  private var capacity = 0
+
+  /// At least so many bytes, whose contents are lost, from a multiple of 4096 on.
+  func reserve(_ bytes: Int) throws(Failure) -> UnsafeMutableRawPointer {
+    if let pages, bytes <= capacity { return pages.start }
+    pages = nil
+    let larger = try PageRange(byteCount: bytes, alignment: 4096)
+    pages = larger
+    capacity = bytes
+    return larger.start
+  }
+}

@@ -187,6 +187,7 @@ typedef struct gd_cpu_linear {
   const int32_t *places;
   int64_t ranks;
   const gd_cpu_int8_rows *rounded; /* instead of x, for int8_linear and int8_expert_linear */
+  const float *arranged; /* NULL, or what arrange_linear has written */
 } gd_cpu_linear;
 enum { GD_CPU_LINEAR_BLOCK = 16 };
 /* The most of a panel of x: floats, columns, rows, and rows where it has a part of the columns. */
@@ -332,6 +333,9 @@ typedef void gd_cpu_run(const void *op, int64_t begin, int64_t end, void *scratc
 typedef struct gd_cpu_kernels {
   const char *name; /* the value of GATED_DELTA_ISA that asks for it */
   gd_cpu_run *gated_delta, *gated_delta_chunked, *causal_conv1d, *gated_rms_norm, *rms_norm, *gated_delta_step, *linear;
+  /* Puts a few rows of x into the order in which `linear` takes them, from a multiple of 64 on, unless `to` is NULL. Returns how many floats they are;
+   * 0 if they are taken otherwise. Without it each call of `linear` does so for itself. */
+  int64_t (*arrange_linear)(const gd_cpu_linear *op, float *to);
   gd_cpu_run *elementwise, *embedding, *copy_slots;
   gd_cpu_run *route, *expert_linear, *combine_experts, *top_k;
   gd_cpu_run *int8_rows, *int8_linear, *int8_expert_linear;

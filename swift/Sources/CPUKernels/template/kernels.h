@@ -71,7 +71,7 @@ static void map_convert(const void *in, uint32_t in_dtype, void *out, uint32_t o
     .int8_expert_linear = GD_INT8_KERNEL(ISA, expert_linear), .int8_turned_bytes = GD_INT8_KERNEL(ISA, turned_bytes), \
     .gated_delta = gated_delta, .gated_delta_chunked = gated_delta_chunked, .causal_conv1d = causal_conv1d, \
     .gated_rms_norm = gated_rms_norm, .rms_norm = rms_norm, .gated_delta_step = gated_delta_step, \
-    .linear = linear, .elementwise = elementwise, .embedding = embedding, .route = route, \
+    .linear = linear, .arrange_linear = linear_arrange, .elementwise = elementwise, .embedding = embedding, .route = route, \
     .expert_linear = expert_linear, .combine_experts = combine_experts, .top_k = top_k, .copy_slots = gd_cpu_copy_slots_run, \
     .attention_store = attention_store, .attention = attention, .attention_combine = attention_combine, \
     .commit_gated_delta = commit_gated_delta, .commit_causal_conv1d = commit_causal_conv1d, \

@@ -109,22 +109,32 @@ GD_INLINE int linear_is_few(const gd_cpu_linear *op) {
   return op->rows <= LINEAR_FEW_ROWS && columns <= LINEAR_DOT_COLUMNS && LINEAR_FEW_ROWS * most <= GD_CPU_LINEAR_PANEL;
 }
 
+/* See gd_cpu_kernels. Rows that are taken together lie as linear_few says. */
+static int64_t linear_arrange(const gd_cpu_linear *op, float *to) {
+  if (!linear_is_few(op)) return 0;
+  int64_t columns = op->weight.columns, whole = (columns + GD_LANES - 1) / GD_LANES * GD_LANES, all = 0;
+  for (int64_t at = 0, taken; at < op->rows; at += taken, all += taken * whole) {
+    taken = few_taken(op->rows - at);
+    vector_order order = {0, 0, taken * GD_WIDTH, 0};
+    for (int64_t t = 0; t < taken && to != NULL; t++) {
+      float *row = to + at * whole + t * GD_WIDTH;
+      if (at + t < op->rows) linear_x(op, at + t, 1, 0, columns, row, order);
+      else for (int64_t i = 0; i < whole; i += GD_WIDTH) store(row, i * taken, GD_CPU_F32, (vf){0});
+    }
+  }
+  return all;
+}
+
 /* A few rows by features begin .. end - 1. */
 static void linear_few_rows(
   const gd_cpu_linear *op, const linear_memory *memory, int64_t begin, int64_t end, const uint32_t *stop
 ) {
-  int64_t columns = op->weight.columns;
   linear_few few = {
-    .x = memory->x, .values = memory->sums, .rows = op->rows, .columns = (columns + GD_LANES - 1) / GD_LANES * GD_LANES,
+    .x = op->arranged, .values = memory->sums, .rows = op->rows, .columns = (op->weight.columns + GD_LANES - 1) / GD_LANES * GD_LANES,
     .outputs = LINEAR_FEW, .end = matrix_row(&op->weight, op->out_features)};
-  for (int64_t at = 0, taken; at < op->rows; at += taken) {
-    taken = few_taken(op->rows - at);
-    vector_order order = {0, 0, taken * GD_WIDTH, 0};
-    for (int64_t t = 0; t < taken; t++) {
-      float *to = few.x + at * few.columns + t * GD_WIDTH;
-      if (at + t < op->rows) linear_x(op, at + t, 1, 0, columns, to, order);
-      else for (int64_t i = 0; i < few.columns; i += GD_WIDTH) store(to, i * taken, GD_CPU_F32, (vf){0});
-    }
+  if (few.x == NULL) {
+    linear_arrange(op, memory->x);
+    few.x = memory->x;
   }
   for (int64_t first = begin; first < end && !gd_cpu_stopped(stop); first += LINEAR_FEW) {
     int64_t count = least(LINEAR_FEW, end - first);

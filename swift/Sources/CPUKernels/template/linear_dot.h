@@ -16,7 +16,8 @@ enum { LINEAR_SUMS_AT_ONCE = 24 };
 /* Some rows of x, and their outputs by rows of weight, `outputs` a row. Those that are taken together lie vector by vector, one of each:
  * the processor sees one stream. They have `columns` columns, a multiple of GD_LANES. */
 typedef struct linear_few {
-  float *x, *values;
+  const float *x;
+  float *values;
   int64_t rows, columns, outputs;
   const char *end; /* of the weight */
 } linear_few;

@@ -12,6 +12,8 @@ enum { LINEAR_DOT_ROWS = GD_WIDTH == 16 ? 3 : 2, LINEAR_BLOCK_ROWS = GD_WIDTH ==
 enum { LINEAR_TAKEN = GD_WIDTH == 16 ? 8 : 1, LINEAR_TAKEN_BOTH = 6 };
 /* Outputs whose partials are in memory at a time, a multiple of 8: of all rows that are taken together. */
 enum { LINEAR_SUMS_AT_ONCE = 24 };
+/* Tables of four bits that even blocks leave for odd ones, of rows of so many steps. */
+enum { LINEAR_TABLES = 16 };
 
 /* Some rows of x, and their outputs by rows of weight, `outputs` a row. Those that are taken together lie vector by vector, one of each:
  * the processor sees one stream. They have `columns` columns, a multiple of GD_LANES. */
@@ -210,7 +212,7 @@ GD_INLINE void linear_factors(
  * after the first, since a stream for each row is read far slower, or as linear_asks_by_pages says. */
 GD_INLINE void linear_dot_packed(
   const uint8_t *row, int64_t row_bytes, const float *scales, const float *biases, linear_taken few, int64_t columns,
-  int64_t groups, int64_t chain, linear_way way
+  int64_t groups, int64_t chain, float (*tables)[LINEAR_DOT_ROWS][GD_WIDTH], linear_way way
 ) {
   vf part[LINEAR_TAKEN][LINEAR_DOT_ROWS][2][GD_PARTS] = {0};
   factors values[LINEAR_DOT_ROWS][2];
@@ -238,7 +240,15 @@ GD_INLINE void linear_dot_packed(
     const uint8_t *read = row + rows * i * bytes;
     if (packed.bits == 8 && way.taken == 1 && gd_cpu_asks_by_pages) fetch_pages(read, rows * bytes, few.end);
     else fetch_far(read + (rows - 1) * row_bytes + LINEAR_AHEAD, rows * bytes);
-    linear_factors(values, row, row_bytes, scales, biases, groups, chain, i, way);
+    if (way.chains == 1 && tables != NULL && chain == 1) {
+      GD_UNROLL for (int r = 0; r < rows; r++) {
+        __builtin_prefetch(row + r * row_bytes + i * bytes + LINEAR_NEAR);
+        values[r][0].low = load(tables[i][r], 0, GD_CPU_F32);
+      }
+    } else {
+      linear_factors(values, row, row_bytes, scales, biases, groups, chain, i, way);
+      GD_UNROLL for (int r = 0; r < rows && way.chains == 1 && tables != NULL; r++) store(tables[i][r], 0, GD_CPU_F32, values[r][0].low);
+    }
     if (packed.reads_beyond && i == steps - 1) break;
     GD_PASS(i);
   }
@@ -303,16 +313,19 @@ GD_INLINE void linear_dots_scaled(
   int64_t columns = matrix->columns, groups = columns / packed.group;
   int64_t bytes = matrix_bytes(matrix, columns), dtype_bytes = scale_bytes(matrix), ahead = count * groups;
   const uint8_t *row = (const uint8_t *)matrix_row(matrix, first);
+  _Alignas(64) float kept[LINEAR_TABLES][LINEAR_DOT_ROWS][GD_WIDTH], (*tables)[LINEAR_DOT_ROWS][GD_WIDTH] = NULL;
+  if (packed.bits == 4 && shift >= 0 && columns / step <= LINEAR_TABLES) tables = kept;
 #define GD_ROWS(TAKEN) ((TAKEN) > LINEAR_TAKEN_BOTH ? 3 : 2)
 #define GD_DOT(CHAIN, TAKEN, CHAINS)                                                                                       \
   linear_dot_packed(                                                                                                       \
-    row + f * bytes, apart * bytes, scales + f * groups, biases + f * groups, own, columns, apart * groups, CHAIN,         \
+    row + f * bytes, apart * bytes, scales + f * groups, biases + f * groups, own, columns, apart * groups, CHAIN, tables, \
     (linear_way){packed, step, shift, GD_ROWS(TAKEN), TAKEN, CHAINS})
 #define GD_DOTS(TAKEN)                                                                                                     \
   if ((TAKEN) > most) __builtin_unreachable();                                                                             \
   for (; f < end; f += GD_ROWS(TAKEN), own.sums += GD_ROWS(TAKEN) * 2 * GD_LANES) {                                      \
     linear_ask(matrix, ((first + f) * groups + ahead) * dtype_bytes, GD_ROWS(TAKEN) * groups * dtype_bytes);              \
     if ((TAKEN) <= LINEAR_TAKEN_BOTH) GD_DOT(0, (TAKEN) > LINEAR_TAKEN_BOTH ? 1 : TAKEN, 2);                               \
+    else if (packed.bits == 4) { GD_DOT(0, TAKEN, 1); GD_DOT(1, TAKEN, 1); }                                               \
     else for (int64_t chain = 0; chain < 2; chain++) GD_DOT(chain, TAKEN, 1);                                              \
   }
   GD_FEW(2 * GD_LANES, GD_ROWS(taken), GD_DOTS)

@@ -287,10 +287,11 @@ final class Executor {
     return Int64(min(most, max(64, wanted / 16 &* 16)))
   }
 
-  /// Equal items in equal shares.
-  func cut(_ items: Int64, parts: Int) -> Int {
-    let parts = max(1, min(parts, Int(items)))
-    for part in 0...parts { bounds.start[part] = Int64(Int(items) &* part / parts) }
+  /// Equal items in equal shares, each of which begins with a multiple of `step` of them.
+  func cut(_ items: Int64, parts: Int, step: Int = 1) -> Int {
+    let steps = (Int(items) &+ step &- 1) / step
+    let parts = max(1, min(parts, steps))
+    for part in 0...parts { bounds.start[part] = min(items, Int64(steps &* part / parts &* step)) }
     return parts
   }
 

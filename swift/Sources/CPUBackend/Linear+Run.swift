@@ -22,7 +22,8 @@ extension Executor {
     } else {
       parts = min(parts, max(threads, Int(items) / 8))
     }
-    launch(kernels.linear, &params, cut(items, parts: parts))
+    // Outputs of a few rows are made 24 at a time, three by three.
+    launch(kernels.linear, &params, cut(items, parts: parts, step: floats > 0 ? 3 : 1))
   }
 }
 

@@ -62,8 +62,7 @@ extension Executor {
   }
 }
 
-/// Rows of x as bytes. Linears that follow each other often multiply the same x: it is
-/// rounded for the first of them.
+/// Rows of x as bytes. Linears that follow each other often multiply the same x: it is rounded for the first of them.
 final class RoundedRows {
   private let memory = ReusedPages()
   /// The rows that are in memory.

@@ -11,8 +11,8 @@ extension Executor {
       weight: gd_cpu_matrix(op.matrix), places: nil, ranks: 1, rounded: nil, arranged: nil)
     let items = gd_cpu_linear_items(&params) &* gd_cpu_linear_panels(&params)
     let products = Double(op.rows) * Double(op.inFeatures) * Double(op.outFeatures)
-    // Each part copies its rows of x into the kernels' order, a twentieth of the time that eight blocks of outputs take; of a few rows once for all,
-    // which is no gain with one.
+    // Each part copies its rows of x into the kernels' order, a twentieth of the time that eight blocks of outputs take. A few rows are
+    // copied once for all parts; with one that is no gain.
     var parts = smallParts(nanoseconds: products * 0.05)
     let floats = parts > 1 && op.rows > 1 ? Int(kernels.arrange_linear(&params, nil)) : 0
     if floats > 0 {
@@ -22,7 +22,7 @@ extension Executor {
     } else {
       parts = min(parts, max(threads, Int(items) / 8))
     }
-    // Outputs of a few rows are made 24 at a time, three by three.
+    // Outputs of a few rows are made 24 at a time, three by three: three blocks of 16 leave none over.
     launch(kernels.linear, &params, cut(items, parts: parts, step: floats > 0 ? 3 : 1))
   }
 }

@@ -32,6 +32,7 @@
 #include "gated_delta_step.h"
 #include "matrix.h"
 #include "linear_finish.h"
+#include "linear_few.h"
 #include "linear_dot.h"
 #include "linear_tiles.h"
 #include "linear.h"

@@ -7,104 +7,8 @@
 enum { LINEAR_AHEAD = 8192, LINEAR_AHEAD_F32 = 3072, LINEAR_NEAR = 512 };
 /* Rows of weights that are read at a time: they share the loads of x. Those of blocks that hold their factors have one chain a partial. */
 enum { LINEAR_DOT_ROWS = GD_WIDTH == 16 ? 3 : 2, LINEAR_BLOCK_ROWS = GD_WIDTH == 16 ? 4 : 2 };
-/* Rows of x that share the unpacking of weights at a time, and for which even and odd blocks of weights have their chains at once: the
- * partials fit the registers. */
-enum { LINEAR_TAKEN = GD_WIDTH == 16 ? 8 : 1, LINEAR_TAKEN_BOTH = 6 };
-/* Outputs whose partials are in memory at a time, a multiple of 8: of all rows that are taken together. */
-enum { LINEAR_SUMS_AT_ONCE = 24 };
 /* Tables of four bits that even blocks leave for odd ones, of rows of so many steps. */
 enum { LINEAR_TABLES = 16 };
-
-/* Some rows of x, and their outputs by rows of weight, `outputs` a row. Those that are taken together lie vector by vector, one of each:
- * the processor sees one stream. They have `columns` columns, a multiple of GD_LANES. */
-typedef struct linear_few {
-  const float *x;
-  float *values;
-  int64_t rows, columns, outputs;
-  const char *end; /* of the weight */
-} linear_few;
-
-/* Such rows, and the partials of their products with some rows of weight: those of a row of x are `apart` floats after those of the one
- * before. Of LINEAR_TAKEN rows, where they are eight, the outputs are made instead: those of each row of weight. */
-typedef struct linear_taken {
-  const float *x;
-  float *sums, *outputs;
-  int64_t apart;
-  const char *end;
-} linear_taken;
-
-/* GD_WIDTH columns of row t of `taken`. */
-GD_INLINE vf few_x(const float *x, int64_t column, int t, int taken) {
-  return load(x, column * taken + t * GD_WIDTH, GD_CPU_F32);
-}
-
-/* Rows to take at a time of so many that are left: an odd number above two as one more, the last of them with zeros. */
-GD_INLINE int64_t few_taken(int64_t left) { return least(LINEAR_TAKEN, left > 2 ? (left + 1) / 2 * 2 : left); }
-/* Those of each of so many rows, a multiple of the rows of weight that are read at a time. */
-GD_INLINE int64_t few_outputs(int64_t taken) { return taken == 4 ? 4 : LINEAR_SUMS_AT_ONCE / taken; }
-/* DOT(FIXED) for `taken` rows, with their number as a constant. */
-#define GD_TAKING(TAKEN, DOT)                      \
-  switch (LINEAR_TAKEN > 1 ? (TAKEN) : 1) {        \
-    case 1: DOT(1); break;                         \
-    case 2: DOT(LINEAR_TAKEN > 1 ? 2 : 1); break;  \
-    case 4: DOT(LINEAR_TAKEN > 1 ? 4 : 1); break;  \
-    case 6: DOT(LINEAR_TAKEN > 1 ? 6 : 1); break;  \
-    default: DOT(LINEAR_TAKEN);                    \
-  }
-
-/* The partials of an output, those of two chains added; `apart` floats lie from a vector of them to the next. */
-GD_INLINE row_sum linear_output(const float *sums, int64_t partials, int64_t apart) {
-  vf parts[GD_PARTS];
-  GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
-    parts[p] = load(sums, p * apart, GD_CPU_F32);
-    if (partials > GD_LANES) parts[p] += load(sums, (GD_PARTS + p) * apart, GD_CPU_F32);
-  }
-  return row_sum_of(parts);
-}
-
-/* The outputs of rows at .. at + taken - 1 of x by `count` rows of weight from number f on, at most few_outputs, from their partials, eight
- * at a time: the last eight may include anything that follows. */
-static __attribute__((noinline, unused)) void few_finish(
-  const linear_few *few, const float *sums, int64_t partials, int64_t at, int64_t taken, int64_t f, int64_t count
-) {
-  int64_t outputs = few_outputs(taken);
-  float own[LINEAR_SUMS_AT_ONCE], *to = few->values + at * few->outputs + f, *all = taken > 1 ? own : to;
-  for (int64_t k = 0; k < (taken - 1) * outputs + count; k += 8) {
-    row_sum eight[8];
-    GD_UNROLL for (int i = 0; i < 8; i++) eight[i] = linear_output(sums + (k + i) * partials, partials, GD_WIDTH);
-    sum_eight(eight, all + k);
-  }
-  for (int64_t t = 0; taken > 1 && t < least(few->rows - at, taken); t++, to += few->outputs) {
-    for (int64_t i = 0; i < count; i++) to[i] = all[t * outputs + i];
-  }
-}
-
-/* The outputs of LINEAR_TAKEN rows from `at` on of x, and of rows f .. f + count - 1 of weight, which lie by these. */
-GD_INLINE void few_place(const linear_few *few, const float *made, int64_t at, int64_t f, int64_t count) {
-  float *to = few->values + at * few->outputs + f;
-  for (int64_t t = 0; t < least(few->rows - at, LINEAR_TAKEN); t++, to += few->outputs) {
-    for (int64_t i = 0; i < count; i++) to[i] = made[i * LINEAR_TAKEN + t];
-  }
-}
-
-#if GD_WIDTH == 16
-/* The outputs of a row of weight from its partials, or those of its second chain, and if `first` is not NULL those of the first one, `apart` floats apart. */
-GD_INLINE void few_sum(vf part[LINEAR_TAKEN], const float *first, int64_t apart, float *outputs) {
-  GD_UNROLL for (int t = 0; t < LINEAR_TAKEN && first != NULL; t++) part[t] = load(first, t * apart, GD_CPU_F32) + part[t];
-  sum_eight(part, outputs);
-}
-#define GD_FEW_END(TAKEN, ROWS, FIRST, PART)                                  \
-  if ((TAKEN) == LINEAR_TAKEN) {                                              \
-    GD_UNROLL for (int r = 0; r < (ROWS); r++) {                              \
-      vf all[LINEAR_TAKEN];                                                   \
-      GD_UNROLL for (int t = 0; t < LINEAR_TAKEN; t++) all[t] = PART;         \
-      few_sum(all, FIRST, few.apart, few.outputs + r * LINEAR_TAKEN);         \
-    }                                                                         \
-    return;                                                                   \
-  }
-#else
-#define GD_FEW_END(TAKEN, ROWS, FIRST, PART)
-#endif
 
 /* By `rows` rows of elements, one after another: one chain a partial. `rows` and `taken` are constants. */
 GD_INLINE void linear_dot_plain(
@@ -285,24 +189,6 @@ GD_INLINE void linear_ask(const gd_cpu_matrix *matrix, int64_t at, int64_t bytes
     if (matrix->biases != NULL) __builtin_prefetch((const char *)matrix->biases + at);
   }
 }
-
-/* Every row of x by every row of weight: DOTS(TAKEN) makes the partials of rows f .. end - 1, ROWS at a time, which are `apart` rows apart;
- * then they are added up. If fewer than ROWS are left, some of those before are read again, and where there are none one is read ROWS times. */
-#define GD_FEW(PARTIALS, ROWS, DOTS)                                                                                       \
-  _Alignas(64) float sums[LINEAR_SUMS_AT_ONCE * 2 * GD_LANES], made[LINEAR_SUMS_AT_ONCE];                                      \
-  for (int64_t at = 0, taken; at < few->rows; at += taken) {                                                               \
-    taken = few_taken(few->rows - at);                                                                                     \
-    int64_t outputs = few_outputs(taken), rows = ROWS, apart = count >= rows;                                              \
-    for (int64_t begin = 0, end; begin < count; begin = end) {                                                             \
-      if (apart && count - begin < rows) begin = count - rows;                                                             \
-      end = begin + (apart ? least(outputs, (count - begin) / rows * rows) : 1);                                           \
-      int64_t f = begin;                                                                                                   \
-      linear_taken own = {few->x + at * few->columns, sums, made, outputs * (PARTIALS), few->end};                         \
-      GD_TAKING(taken, DOTS)                                                                                               \
-      if (GD_WIDTH == 16 && taken == LINEAR_TAKEN) few_place(few, made, at, begin, end - begin);                           \
-      else few_finish(few, sums, PARTIALS, at, taken, begin, end - begin);                                                 \
-    }                                                                                                                      \
-  }
 
 /* The outputs of rows first .. first + count - 1 of a packed weight with these scales and biases. At most `most` rows of x, a constant, are taken
  * together, so that loops of more are not compiled. */

@@ -37,7 +37,7 @@ export class Pauses {
     const end = expected + Math.min(late.share * expected, late.most) + late.sleep;
     if (elapsed >= end) return { how: "sleep", ms: within(elapsed / 100, 1, 10) };
     // Timers are no finer than a millisecond.
-    const longest = Math.max(expected === Infinity ? 0 : expected / 2, elapsed / 2);
+    const longest = Math.max(expected === Infinity ? 0 : expected, elapsed) / 2;
     if (begin - elapsed >= 1) return { how: "sleep", ms: Math.min(begin - elapsed, within(longest, 1, 10)) };
     return { how: "nap", ms: within(elapsed / 8, 0.25, 2) };
   }

@@ -60,17 +60,16 @@ test("routers find what they read from vLLM, and each sample has the model's nam
 test("the load is that of the requests at work and in the queue", async () => {
   await using server = serve(tiny, { limits: { concurrent: 1 } });
   const bias = Object.fromEntries(tiny.config.eosTokens.map((token) => [token, -100]));
-  const controller = new AbortController();
   const long = { messages: [{ role: "user", content: words(30, 1) }], stream: true, logit_bias: bias, max_tokens: 4000, n: 8, logprobs: true, top_logprobs: 20 };
-  const first = await server.send(path, long, { signal: controller.signal });
-  await first.body!.getReader().read();
+  const reader = (await server.send(path, long)).body!.getReader();
+  await reader.read();
   const second = server.send(path, { messages: [{ role: "user", content: "Hello" }], max_tokens: 1 });
   await until(() => server.handler.active === 2);
   const samples = await samplesOf(server);
   expect([valueOf(samples, "vllm:num_requests_running"), valueOf(samples, "vllm:num_requests_waiting")]).toEqual([1, 1]);
   const usage = valueOf(samples, "vllm:kv_cache_usage_perc")!;
   expect([usage > 0, usage <= 1]).toEqual([true, true]);
-  controller.abort();
+  await reader.cancel(); // held until here: a collected answer ends its request
   await (await second).text();
   await until(() => server.handler.active === 0);
   const after = await samplesOf(server);

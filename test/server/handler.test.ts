@@ -234,11 +234,11 @@ test("draining lets answers end, and lets no more in", async () => {
 
 test("the log has one entry a request, and one that throws does no harm", async () => {
   await using server = serve(tiny);
-  await server.send(path, { messages: hello, max_tokens: 2 });
+  await server.send(path, { ...long, stream: false, max_tokens: 2 });
   const { headers } = await server.send(path, { messages: 1 });
   const id = headers.get("x-request-id");
   expect(headers.get("request-id")).toBe(id);
-  await (await server.send(path, { messages: hello, max_tokens: 2, stream: true })).text();
+  await (await server.send(path, { ...long, max_tokens: 2 })).text();
   expect(server.log).toMatchObject([
     { id: 1, method: "POST", path, status: 200, cachedTokens: 0, answerTokens: 2, promptTokens: expect.any(Number), firstMilliseconds: expect.any(Number) },
     { id: Number(id), status: 400, problem: expect.stringContaining("messages") },
@@ -280,7 +280,7 @@ test("gated-delta serve answers, and ends when it is told to", async () => {
   const url = new TextDecoder().decode((await reader.read()).value).trim();
   expect(url).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/v1$/);
   const headers = { authorization: "Bearer k" };
-  const answer = await fetch(`${url}/chat/completions`, { method: "POST", headers, body: JSON.stringify({ messages: hello, max_tokens: 3 }) });
+  const answer = await fetch(`${url}/chat/completions`, { method: "POST", headers, body: JSON.stringify({ ...long, stream: false, max_tokens: 3 }) });
   expect(((await answer.json()) as any).usage.completion_tokens).toBe(3);
   const stream = await fetch(`${url}/chat/completions`, { method: "POST", headers, body: JSON.stringify({ ...long, max_tokens: 60 }) });
   child.kill("SIGTERM");

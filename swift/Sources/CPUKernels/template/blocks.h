@@ -4,14 +4,15 @@
 typedef struct block_unpacking {
   void (*scales)(const uint8_t *block, int64_t apart, int rows, block_scales *out, uint32_t number);
   factors (*factors)(const block_scales *scales, int row, int64_t run, uint32_t number);
+  factors (*factors_at)(const float *scale, uint32_t number);
   vf (*values)(const uint8_t *block, const block_scales *scales, int64_t run, int part, factors group, uint32_t number);
-  int group, step, elements, bytes, ahead;
+  int group, step, elements, bytes, ahead, halves;
   uint32_t number;
 } block_unpacking;
 #define GD_BLOCK_UNPACKING(FAMILY, NUMBER, ELEMENTS, BYTES) \
   (block_unpacking) { \
-    FAMILY##_scales, FAMILY##_factors, FAMILY##_values, FAMILY##_group(NUMBER), FAMILY##_step(NUMBER), ELEMENTS, BYTES, \
-      FAMILY##_ahead(NUMBER), NUMBER \
+    FAMILY##_scales, FAMILY##_factors, FAMILY##_factors_at, FAMILY##_values, FAMILY##_group(NUMBER), FAMILY##_step(NUMBER), ELEMENTS, \
+      BYTES, FAMILY##_ahead(NUMBER), FAMILY##_halves_first(NUMBER), NUMBER \
   }
 
 /* Elements first .. first + count - 1 of a row, which are whole blocks. */

@@ -42,6 +42,9 @@ static const _Alignas(16) int8_t ggml_e2m1_bytes[16] = {0, 1, 2, 3, 4, 6, 8, 12,
 /* Whether scales are made a block before they are used: they are not ready at once, and operations that wait for them take the
  * places of others. With bytes, which are many, it is no gain, nor with Q5_1. */
 #define ggml_ahead(TYPE) (GD_WIDTH == 16 && !ggml_has_bytes(TYPE) && (TYPE) != GGML_Q5_1)
+/* Half floats at the beginning of a block that are all its factors, or 0. */
+#define ggml_halves_first(TYPE) \
+  (ggml_is_large(TYPE) || (TYPE) == GGML_MXFP4 || ggml_has_bytes(TYPE) ? 0 : ggml_halves(TYPE))
 
 typedef uint8_t ggml_many __attribute__((vector_size(32)));
 typedef uint8_t ggml_many_memory __attribute__((vector_size(32), aligned(1), may_alias));
@@ -149,13 +152,9 @@ GD_INLINE vf ggml_weights(vf q, factors group, uint32_t type) {
   return q * group.low;
 }
 
-/* The scale and minimum of a run of row `row`, or a table of its weights. */
-GD_INLINE factors ggml_factors(const block_scales *scales, int row, int64_t run, uint32_t type) {
-  factors group = {0};
-  int64_t j = run / ggml_group(type);
-  const float *small = &scales->numbers[ggml_halves(type) * row], *large = &scales[row].numbers[ggml_scale_at(type, j)];
-  const float *scale = ggml_is_large(type) ? large : small;
-  group.low = splat_memory(scale);
+/* The scale and minimum at `scale`, or a table of their weights. */
+GD_INLINE factors ggml_factors_at(const float *scale, uint32_t type) {
+  factors group = {.low = splat_memory(scale)};
   /* The second number of a table can be an operand in memory. */
   int next = ggml_has_minimum(type) ? ggml_minimum_after(type) : 1;
   int is_operand = ggml_looks_up(type) && !ggml_has_five(type);
@@ -172,6 +171,12 @@ GD_INLINE factors ggml_factors(const block_scales *scales, int row, int64_t run,
   }
 #endif
   return group;
+}
+
+/* Those of a run of row `row`. */
+GD_INLINE factors ggml_factors(const block_scales *scales, int row, int64_t run, uint32_t type) {
+  const float *small = &scales->numbers[ggml_halves(type) * row], *large = &scales[row].numbers[ggml_scale_at(type, run / ggml_group(type))];
+  return ggml_factors_at(ggml_is_large(type) ? large : small, type);
 }
 
 /* GD_WIDTH bytes, one a lane. Compilers widen shifted bytes anew, where the widened ones could be shifted: for AVX-512 they may

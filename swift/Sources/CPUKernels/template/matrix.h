@@ -11,6 +11,8 @@
  * A format whose blocks hold all of their factors is of a family (ggml.h) that gives, for a constant `number`:
  *   FAMILY_scales         what the runs of some blocks need
  *   FAMILY_factors        the factors of a run of one of these blocks
+ *   FAMILY_factors_at     those of a block whose factors are half floats, as float32
+ *   FAMILY_halves_first   half floats at a block's beginning that are all its factors, or 0
  *   FAMILY_values         GD_WIDTH values of a run
  *   FAMILY_group          runs that have the same factors
  *   FAMILY_step           runs of a loop's step, a divisor of a block's

@@ -60,6 +60,6 @@ GD_INLINE void linear_dots_small(
     linear_dot_small(row + f * bytes, apart * bytes, few, scales, row + later * bytes, halves, made + f * LINEAR_TAKEN, format);
     if (f == last) break;
   }
-  few_place(few, made, 0, 0, count);
+  few_place(few, made, 0, count);
 }
 #endif

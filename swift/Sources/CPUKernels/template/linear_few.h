@@ -70,19 +70,32 @@ static __attribute__((noinline, unused)) void few_finish(
   }
 }
 
-/* The outputs of LINEAR_TAKEN rows from `at` on of x, and of rows f .. f + count - 1 of weight, which lie by these. */
-GD_INLINE void few_place(const linear_few *few, const float *made, int64_t at, int64_t f, int64_t count) {
-  float *to = few->values + at * few->outputs + f;
-  for (int64_t t = 0; t < least(few->rows - at, LINEAR_TAKEN); t++, to += few->outputs) {
-    for (int64_t i = 0; i < count; i++) to[i] = made[i * LINEAR_TAKEN + t];
-  }
-}
-
 #if GD_WIDTH == 16
 /* The outputs of a row of weight from its partials, or those of its second chain, and if `first` is not NULL those of the first one, `apart` floats apart. */
 GD_INLINE void few_sum(vf part[LINEAR_TAKEN], const float *first, int64_t apart, float *outputs) {
   GD_UNROLL for (int t = 0; t < LINEAR_TAKEN && first != NULL; t++) part[t] = load(first, t * apart, GD_CPU_F32) + part[t];
   sum_eight(part, outputs);
+}
+
+/* The outputs of LINEAR_TAKEN rows from `at` on of x, and of the first `count` rows of weight, which lie by these: eight by eight, of which the
+ * last may include anything. */
+GD_INLINE void few_place(const linear_few *few, const float *made, int64_t at, int64_t count) {
+  for (int64_t i = 0; i < count; i += 8) {
+    vf own[4], half[4];
+    GD_UNROLL for (int k = 0; k < 4; k++) own[k] = load(made, i * LINEAR_TAKEN + k * GD_WIDTH, GD_CPU_F32);
+    GD_UNROLL for (int k = 0; k < 4; k += 2) {
+      half[k] = __builtin_shufflevector(own[k], own[k + 1], 0, 8, 16, 24, 1, 9, 17, 25, 2, 10, 18, 26, 3, 11, 19, 27);
+      half[k + 1] = __builtin_shufflevector(own[k], own[k + 1], 4, 12, 20, 28, 5, 13, 21, 29, 6, 14, 22, 30, 7, 15, 23, 31);
+    }
+    GD_UNROLL for (int t = 0; t < LINEAR_TAKEN; t += 2) {
+      vf a = half[t / 4], b = half[2 + t / 4];
+      vf two = t % 4 == 0 ? __builtin_shufflevector(a, b, 0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23)
+                          : __builtin_shufflevector(a, b, 8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31);
+      float *to = few->values + (at + t) * few->outputs + i;
+      *(ve_memory *)to = __builtin_shufflevector(two, two, 0, 1, 2, 3, 4, 5, 6, 7);
+      if (at + t + 1 < few->rows) *(ve_memory *)(to + few->outputs) = __builtin_shufflevector(two, two, 8, 9, 10, 11, 12, 13, 14, 15);
+    }
+  }
 }
 #define GD_FEW_END(TAKEN, ROWS, FIRST, PART)                                  \
   if ((TAKEN) == LINEAR_TAKEN) {                                              \
@@ -95,12 +108,13 @@ GD_INLINE void few_sum(vf part[LINEAR_TAKEN], const float *first, int64_t apart,
   }
 #else
 #define GD_FEW_END(TAKEN, ROWS, FIRST, PART)
+GD_INLINE void few_place(const linear_few *few, const float *made, int64_t at, int64_t count) { (void)few, (void)made, (void)at, (void)count; }
 #endif
 
 /* Every row of x by every row of weight: DOTS(TAKEN) makes the partials of rows f .. end - 1, ROWS at a time, which are `apart` rows apart;
  * then they are added up. If fewer than ROWS are left, some of those before are read again, and where there are none one is read ROWS times. */
 #define GD_FEW(PARTIALS, ROWS, DOTS)                                                                                       \
-  _Alignas(64) float sums[LINEAR_SUMS_AT_ONCE * 2 * GD_LANES], made[LINEAR_SUMS_AT_ONCE];                                      \
+  _Alignas(64) float sums[LINEAR_SUMS_AT_ONCE * 2 * GD_LANES], made[LINEAR_SUMS_AT_ONCE * LINEAR_TAKEN];                       \
   for (int64_t at = 0, taken; at < few->rows; at += taken) {                                                               \
     taken = few_taken(few->rows - at);                                                                                     \
     int64_t outputs = few_outputs(taken), rows = ROWS, apart = count >= rows;                                              \
@@ -108,9 +122,9 @@ GD_INLINE void few_sum(vf part[LINEAR_TAKEN], const float *first, int64_t apart,
       if (apart && count - begin < rows) begin = count - rows;                                                             \
       end = begin + (apart ? least(outputs, (count - begin) / rows * rows) : 1);                                           \
       int64_t f = begin;                                                                                                   \
-      linear_taken own = {few->x + at * few->columns, sums, made, outputs * (PARTIALS), few->end};                         \
+      linear_taken own = {few->x + at * few->columns, sums, made + f * LINEAR_TAKEN, outputs * (PARTIALS), few->end};       \
       GD_TAKING(taken, DOTS)                                                                                               \
-      if (GD_WIDTH == 16 && taken == LINEAR_TAKEN) few_place(few, made, at, begin, end - begin);                           \
-      else few_finish(few, sums, PARTIALS, at, taken, begin, end - begin);                                                 \
+      if (GD_WIDTH < 16 || taken < LINEAR_TAKEN) few_finish(few, sums, PARTIALS, at, taken, begin, end - begin);           \
     }                                                                                                                      \
+    if (GD_WIDTH == 16 && taken == LINEAR_TAKEN) few_place(few, made, at, count);                                          \
   }

@@ -21,6 +21,7 @@ final class Executor {
   let expertPlan = ExpertPlan()
   let roundedRows = RoundedRows()
   let arrangedRows = ReusedPages()
+  var heldRows = HeldRows()
   /// The first failure of the current submission that does not keep its other ops from running.
   private var failure: Failure?
   /// Its place among the devices that the pool's threads help; nil if there is none left.
@@ -69,9 +70,9 @@ final class Executor {
     defer { if let crew { ThreadPool.shared.end(crew) } }
     // By index: a copy of an op would retain and release each of its buffers.
     failure = nil
-    roundedRows.forget()
+    forgetRows()
     for index in ops.indices {
-      if case .linear = ops[index].op {} else { roundedRows.forget() }
+      if case .linear = ops[index].op {} else { forgetRows() }
       do throws(Failure) {
         try run(ops, index)
       } catch {
@@ -83,6 +84,11 @@ final class Executor {
       if isStopped { throw Executor.stopped }
     }
     if let failure { throw failure }
+  }
+
+  private func forgetRows() {
+    heldRows.forget()
+    roundedRows.held.forget()
   }
 
   /// The submission fails when all of its ops have run; of several such failures the first counts.
@@ -293,6 +299,26 @@ final class Executor {
     let parts = max(1, min(parts, steps))
     for part in 0...parts { bounds.start[part] = min(items, Int64(steps &* part / parts &* step)) }
     return parts
+  }
+
+  /// The same, but for the last parts of each thread's range, which become ever smaller: at the end of a job a thread waits for
+  /// the last part of another.
+  func cutTapering(_ items: Int64, parts: Int, step: Int = 1) -> Int {
+    guard parts > threads, threads &* 48 <= ThreadPool.mostParts else { return cut(items, parts: parts, step: step) }
+    let steps = (Int(items) &+ step &- 1) / step
+    var count = 0
+    for thread in 0..<threads {
+      var begin = steps &* thread / threads
+      let end = steps &* (thread &+ 1) / threads
+      let most = max(1, (end &- begin) &* threads / parts)
+      while begin < end {
+        bounds.start[count] = Int64(begin &* step)
+        begin &+= min(most, max(1, (end &- begin) / 3))
+        count &+= 1
+      }
+    }
+    bounds.start[count] = items
+    return count
   }
 
   /// Shares of equal cost: an item of a sequence costs its number of tokens plus `base`.

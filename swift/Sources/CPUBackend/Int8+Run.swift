@@ -21,7 +21,7 @@ extension Executor {
       var rounded = try roundedRows.make(rows: rows, columns: columns, form, turned: Int(turned))
       rounded.format = op.matrix.format.rawValue
       rounded.x = gd_cpu_tensor(op.x, from: first)
-      if !roundedRows.hold(rounded) { round(&rounded) }
+      if !roundedRows.held.hold(rounded.x, rows: rows, columns: columns, for: op.matrix.format) { round(&rounded) }
       var residual = gd_cpu_tensor(nil)
       if let view = op.residual { residual = gd_cpu_tensor(view, from: first) }
       withUnsafePointer(to: &rounded) { rounded in
@@ -62,30 +62,10 @@ extension Executor {
   }
 }
 
-/// Rows of x as bytes. Linears that follow each other often multiply the same x: it is rounded for the first of them.
+/// Rows of x as bytes.
 final class RoundedRows {
   private let memory = ReusedPages()
-  /// The rows that are in memory.
-  private var held: gd_cpu_int8_rows?
-
-  /// Whether memory has these rows; it will have them from now on.
-  func hold(_ rows: gd_cpu_int8_rows) -> Bool {
-    defer { held = rows }
-    guard let held else { return false }
-    return held.rows == rows.rows && held.columns == rows.columns && held.format == rows.format
-      && held.x.data == rows.x.data && held.x.dtype == rows.x.dtype && held.x.token_stride == rows.x.token_stride
-  }
-
-  func forget() { held = nil }
-
-  /// Forgets them if the op wrote where x is.
-  func forget(writtenBy op: Linear) {
-    guard let held else { return }
-    let x = UInt(bitPattern: held.x.data), out = UInt(bitPattern: op.out.pointer)
-    let ofX = UInt((held.rows &- 1) &* held.x.token_stride &+ held.columns) &* UInt(MemoryLayout<Float>.size)
-    let ofOut = UInt((op.rows &- 1) &* op.out.tokenStride &+ op.outFeatures) &* UInt(op.out.dtype.size)
-    if x < out &+ ofOut && out < x &+ ofX { forget() }
-  }
+  var held = HeldRows()
 
   /// Bytes that rows take, unless a single one takes more: they are soon read by all threads.
   private static let mostBytes = 8 << 20

@@ -3,7 +3,10 @@ import GatedDeltaTypes
 
 extension Executor {
   func run(_ op: Linear) throws(Failure) {
-    defer { roundedRows.forget(writtenBy: op) }
+    defer {
+      heldRows.forget(writtenBy: op)
+      roundedRows.held.forget(writtenBy: op)
+    }
     if let form = op.options.activations.form(of: op.matrix) { return try run(op, form) }
     var params = gd_cpu_linear(
       rows: Int64(op.rows), out_features: Int64(op.outFeatures), x: gd_cpu_tensor(op.x),
@@ -11,19 +14,20 @@ extension Executor {
       weight: gd_cpu_matrix(op.matrix), places: nil, ranks: 1, rounded: nil, arranged: nil)
     let items = gd_cpu_linear_items(&params) &* gd_cpu_linear_panels(&params)
     let products = Double(op.rows) * Double(op.inFeatures) * Double(op.outFeatures)
-    // Each part copies its rows of x into the kernels' order, a twentieth of the time that eight blocks of outputs take. A few rows are
-    // copied once for all parts; with one that is no gain.
     var parts = smallParts(nanoseconds: products * 0.05)
-    let floats = parts > 1 && op.rows > 1 ? Int(kernels.arrange_linear(&params, nil)) : 0
+    let floats = op.rows > 1 ? Int(kernels.arrange_linear(&params, nil)) : 0
     if floats > 0 {
       let memory = try arrangedRows.reserve(floats &* MemoryLayout<Float>.size).assumingMemoryBound(to: Float.self)
-      _ = kernels.arrange_linear(&params, memory)
+      let isHeld = heldRows.hold(params.x, rows: op.rows, columns: op.inFeatures, for: op.matrix.format)
+      if !isHeld { _ = kernels.arrange_linear(&params, memory) }
       params.arranged = UnsafePointer(memory)
     } else {
+      // Each part copies its rows of x into the kernels' order, a twentieth of the time that eight blocks of outputs take. A few rows
+      // are copied once for all parts; with one that is no gain.
       parts = min(parts, max(threads, Int(items) / 8))
     }
     // Outputs of a few rows are made 24 at a time, three by three: three blocks of 16 leave none over.
-    launch(kernels.linear, &params, cut(items, parts: parts, step: floats > 0 ? 3 : 1))
+    launch(kernels.linear, &params, cutTapering(items, parts: parts, step: floats > 0 ? 3 : 1))
   }
 }
 

@@ -1,0 +1,29 @@
+import CPUKernels
+import GatedDeltaTypes
+
+/// The rows of x that some memory has as the kernels of a format of weights take them. Linears that follow each other often multiply
+/// the same x, which is written there for the first of them.
+struct HeldRows {
+  private var x = gd_cpu_tensor(nil)
+  private var rows = 0, columns = 0
+  private var format: WeightFormat?
+
+  /// Whether memory has these rows; it will have them from now on.
+  mutating func hold(_ x: gd_cpu_tensor, rows: Int, columns: Int, for format: WeightFormat) -> Bool {
+    let has = self.format == format && self.rows == rows && self.columns == columns
+      && self.x.data == x.data && self.x.dtype == x.dtype && self.x.token_stride == x.token_stride
+    (self.x, self.rows, self.columns, self.format) = (x, rows, columns, format)
+    return has
+  }
+
+  mutating func forget() { format = nil }
+
+  /// Forgets them if the op wrote where x is.
+  mutating func forget(writtenBy op: Linear) {
+    guard format != nil else { return }
+    let x = UInt(bitPattern: x.data), out = UInt(bitPattern: op.out.pointer)
+    let ofX = UInt((rows &- 1) &* Int(self.x.token_stride) &+ columns) &* UInt(MemoryLayout<Float>.size)
+    let ofOut = UInt((op.rows &- 1) &* op.out.tokenStride &+ op.outFeatures) &* UInt(op.out.dtype.size)
+    if x < out &+ ofOut && out < x &+ ofX { forget() }
+  }
+}

@@ -260,18 +260,23 @@ GD_INLINE void linear_dot_blocks(
     _Pragma("clang loop unroll(disable)")
     for (int64_t run = 0; run < format.elements / GD_LANES; run += step) {
       factors group[LINEAR_BLOCK_ROWS];
-      GD_UNROLL for (int k = 0; k < step; k++) {
-        vf values[LINEAR_BLOCK_ROWS][GD_PARTS];
+      /* Where partials take most registers, of two runs before their products: else compilers keep bytes and tables, and move partials. */
+      const int pair = rows == 3 ? 2 : 1;
+      GD_UNROLL for (int k0 = 0; k0 < step; k0 += pair) {
+        vf values[2][LINEAR_BLOCK_ROWS][GD_PARTS];
         GD_UNROLL for (int r = 0; r < rows; r++) {
-          if (k % format.group == 0) group[r] = format.factors(scales, r, run + k, format.number);
-          GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
-            values[r][p] = format.values(block + r * row_bytes, &scales[r], run + k, p, group[r], format.number);
+          GD_UNROLL for (int k = k0; k < k0 + pair; k++) {
+            if (k % format.group == 0) group[r] = format.factors(scales, r, run + k, format.number);
+            GD_UNROLL for (int p = 0; p < GD_PARTS; p++) values[k - k0][r][p] = format.values(block + r * row_bytes, &scales[r], run + k, p, group[r], format.number);
           }
+          if (pair == 2) __asm__ volatile("" : "+v"(values[0][r][0]), "+v"(values[1][r][0]));
         }
-        GD_UNROLL for (int t = 0; t < taken; t++) {
-          GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
-            vf element = few_x(few.x, i + (run + k) * GD_LANES + p * GD_WIDTH, t, taken);
-            GD_UNROLL for (int r = 0; r < rows; r++) part[t][r][p] = fma_vf(element, values[r][p], part[t][r][p]);
+        GD_UNROLL for (int k = k0; k < k0 + pair; k++) {
+          GD_UNROLL for (int t = 0; t < taken; t++) {
+            GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
+              vf element = few_x(few.x, i + (run + k) * GD_LANES + p * GD_WIDTH, t, taken);
+              GD_UNROLL for (int r = 0; r < rows; r++) part[t][r][p] = fma_vf(element, values[k - k0][r][p], part[t][r][p]);
+            }
           }
         }
       }

@@ -294,19 +294,19 @@ GD_INLINE void linear_dot_blocks(
   }
 }
 
-#include "linear_eight.h"
+#include "linear_small.h"
 
 /* The outputs of rows first .. first + count - 1 of blocks. */
 GD_INLINE void linear_dots_blocks(
-  const gd_cpu_matrix *matrix, int64_t first, int64_t count, const linear_few *few, float *memory, block_unpacking format
+  const gd_cpu_matrix *matrix, int64_t first, int64_t count, const linear_few *few, block_unpacking format
 ) {
 #if GD_WIDTH == 16
-  if (format.halves > 0 && few->rows > LINEAR_TAKEN - 2) {
-    linear_dots_small(matrix, first, count, few, memory, format);
+  if (format.halves > 0 && few->rows > 1) {
+#define GD_SMALL(TAKEN) linear_dots_small(matrix, first, count, few, (linear_small){.format = format, .taken = TAKEN, .rows = (TAKEN) > 4 ? 3 : LINEAR_SMALL_ROWS})
+    GD_TAKING(few_taken(few->rows), GD_SMALL)
+#undef GD_SMALL
     return;
   }
-#else
-  (void)memory;
 #endif
   int64_t columns = matrix->columns, bytes = matrix_bytes(matrix, columns);
   const uint8_t *row = (const uint8_t *)matrix_row(matrix, first);
@@ -363,7 +363,7 @@ void linear_dots(const gd_cpu_matrix *matrix, int64_t first, int64_t count, cons
 #undef GD_DOTS
 #define GD_CASE_BLOCK_DOTS(UNPACKING, FAMILY, NUMBER, ELEMENTS, BYTES) \
   case UNPACKING:                                                      \
-    return linear_dots_blocks(matrix, first, count, few, memory, GD_BLOCK_UNPACKING(FAMILY, NUMBER, ELEMENTS, BYTES));
+    return linear_dots_blocks(matrix, first, count, few, GD_BLOCK_UNPACKING(FAMILY, NUMBER, ELEMENTS, BYTES));
     GD_CPU_BLOCK_UNPACKINGS(GD_CASE_BLOCK_DOTS)
 #undef GD_CASE_BLOCK_DOTS
   }

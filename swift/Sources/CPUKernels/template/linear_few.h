@@ -77,9 +77,13 @@ GD_INLINE void few_sum(vf part[LINEAR_TAKEN], const float *first, int64_t apart,
   sum_eight(part, outputs);
 }
 
-/* The outputs of LINEAR_TAKEN rows from `at` on of x, and of the first `count` rows of weight, which lie by these: eight by eight, of which the
- * last may include anything. */
-GD_INLINE void few_place(const linear_few *few, const float *made, int64_t at, int64_t count) {
+/* The outputs of `taken` rows from `at` on of x, and of the first `count` rows of weight, which lie by these. Of LINEAR_TAKEN rows eight by eight, of
+ * which the last may include anything. */
+GD_INLINE void few_place(const linear_few *few, const float *made, int64_t at, int64_t count, int taken) {
+  for (int64_t t = 0; taken < LINEAR_TAKEN && t < few->rows - at; t++) {
+    for (int64_t i = 0; i < count; i++) few->values[(at + t) * few->outputs + i] = made[i * taken + t];
+  }
+  if (taken < LINEAR_TAKEN) return;
   for (int64_t i = 0; i < count; i += 8) {
     vf own[4], half[4];
     GD_UNROLL for (int k = 0; k < 4; k++) own[k] = load(made, i * LINEAR_TAKEN + k * GD_WIDTH, GD_CPU_F32);
@@ -108,7 +112,7 @@ GD_INLINE void few_place(const linear_few *few, const float *made, int64_t at, i
   }
 #else
 #define GD_FEW_END(TAKEN, ROWS, FIRST, PART)
-GD_INLINE void few_place(const linear_few *few, const float *made, int64_t at, int64_t count) { (void)few, (void)made, (void)at, (void)count; }
+GD_INLINE void few_place(const linear_few *few, const float *made, int64_t at, int64_t count, int taken) { (void)few, (void)made, (void)at, (void)count, (void)taken; }
 #endif
 
 /* Every row of x by every row of weight: DOTS(TAKEN) makes the partials of rows f .. end - 1, ROWS at a time, which are `apart` rows apart;
@@ -126,5 +130,5 @@ GD_INLINE void few_place(const linear_few *few, const float *made, int64_t at, i
       GD_TAKING(taken, DOTS)                                                                                               \
       if (GD_WIDTH < 16 || taken < LINEAR_TAKEN) few_finish(few, sums, PARTIALS, at, taken, begin, end - begin);           \
     }                                                                                                                      \
-    if (GD_WIDTH == 16 && taken == LINEAR_TAKEN) few_place(few, made, at, count);                                          \
+    if (GD_WIDTH == 16 && taken == LINEAR_TAKEN) few_place(few, made, at, count, LINEAR_TAKEN);                            \
   }

@@ -106,6 +106,20 @@ onEachBackend("ggml's blocks", (backend) => {
     for (const rows of [1, 2, 5, 9]) expectSame(`${rows} rows`, filled(random, [rows, deep.columns]), deep, { random });
   });
 
+  test.each(names)("%s: a few rows, about as many blocks and outputs as the CPU takes at a time", (format) => {
+    if (device.backend !== "cpu") return;
+    const random = new Random(5);
+    for (const blocks of [1, 15, 16, 17, 33]) {
+      for (const features of [1, 2, 3, 4, 24, 29, 50]) {
+        const weight = randomBlocks(random, format, features, blocks);
+        for (const rows of [2, 3, 4, 6, 7, 8]) {
+          const residual = random.below(3) === 0 ? { residual: filled(random, [rows, features]) } : {};
+          expectSame(`${rows} rows, ${blocks} blocks, ${features} outputs`, filled(random, [rows, weight.columns]), weight, { random, ...residual });
+        }
+      }
+    }
+  });
+
   test("the longest rows", () => {
     const random = new Random(4);
     for (const format of ["q4_k", "q8_0"] as const) {

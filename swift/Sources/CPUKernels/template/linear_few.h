@@ -79,7 +79,7 @@ GD_INLINE void few_sum(vf part[LINEAR_TAKEN], const float *first, int64_t apart,
 
 /* The outputs of `taken` rows from `at` on of x, and of the first `count` rows of weight, which lie by these. Of LINEAR_TAKEN rows eight by eight, of
  * which the last may include anything. */
-GD_INLINE void few_place(const linear_few *few, const float *made, int64_t at, int64_t count, int taken) {
+static __attribute__((noinline, unused)) void few_place(const linear_few *few, const float *made, int64_t at, int64_t count, int taken) {
   for (int64_t t = 0; taken < LINEAR_TAKEN && t < few->rows - at; t++) {
     for (int64_t i = 0; i < count; i++) few->values[(at + t) * few->outputs + i] = made[i * taken + t];
   }

@@ -1,4 +1,4 @@
-/** Linears with int8 activations that follow each other in one submission: x is rounded once for all of them while it stays the same. */
+/** Linears that follow each other in one submission: x is rounded, or put into the kernels' order, once for all of them while it stays the same. */
 import { expect, test } from "bun:test";
 import { add, linear } from "../../lib/index.ts";
 import type { Op, WeightFormat } from "../../lib/index.ts";
@@ -8,13 +8,12 @@ import { expertMatrices } from "../support/experts.ts";
 import { Layouts, download } from "../support/layouts.ts";
 import { Random } from "../support/random.ts";
 
-onEachBackend("int8 activations in a row", ({ device, name }) => {
+onEachBackend("linears in a row", ({ device, name }) => {
   if (name !== "cpu") return;
 
-  const activations = "int8";
   const columns = 128;
 
-  for (const rows of [1, 4, 7, 20]) test(`x that an op has written is rounded again, ${rows} rows`, () => {
+  for (const activations of ["int8", "exact"] as const) for (const rows of [1, 4, 7, 20]) test(`${activations}: x that an op has written is read again, ${rows} rows`, () => {
     const random = new Random(rows);
     using layouts = new Layouts(device);
     const matrix = (format: WeightFormat) => {

@@ -7,7 +7,7 @@ final class Executor {
   let kernels: gd_cpu_kernels
   let threads: Int
   private let scratch: PageRange
-  private var bounds: GrowingBuffer<Int64>
+  var bounds: GrowingBuffer<Int64>
   /// Per-sequence parameters of the current op; the second array is for the op with two pools.
   private var sequences = GrowingBuffer<gd_cpu_sequence>()
   private var otherSequences = GrowingBuffer<gd_cpu_sequence>()
@@ -27,7 +27,7 @@ final class Executor {
   /// Its place among the devices that the pool's threads help; nil if there is none left.
   private let crew: Crew?
   /// The estimated time of the current op on one thread.
-  private var estimate = 0.0
+  var estimate = 0.0
 
   /// Set by `stop`, read by the kernels.
   private let stopWord: UnsafeMutablePointer<Atomic<UInt32>>
@@ -36,7 +36,7 @@ final class Executor {
   static let worthAThread = 4000.0
   /// Estimated work of a part that is long to wait for.
   static let longPart = 50_000.0
-  private let leastNanoseconds: Double
+  let leastNanoseconds: Double
 
   init(threads: Int, kernels: UnsafePointer<gd_cpu_kernels>, leastNanoseconds: Double) throws(Failure) {
     self.threads = threads
@@ -259,111 +259,6 @@ final class Executor {
       self.sequences.start[index].stores = UnsafePointer(self.stores.start + first)
       self.sequences.start[index].store_count = Int64(stores.offsets[index &+ 1]) &- Int64(first)
     }
-  }
-
-  // MARK: Cutting work
-
-  func parts(nanoseconds: Double) -> Int {
-    estimate = nanoseconds
-    if nanoseconds >= leastNanoseconds * Double(threads) { return threads }
-    return max(1, Int(nanoseconds / leastNanoseconds))
-  }
-
-  /// Several parts per thread, for work that reads each byte once and so gains nothing from running a part on the same
-  /// thread again: a thread that loses its core for a while then delays the others by one part, not by its whole share.
-  /// Long work has more of them, since at its end a thread waits for the other's part.
-  func smallParts(nanoseconds: Double) -> Int {
-    let parts = parts(nanoseconds: nanoseconds)
-    guard parts > 1 else { return parts }
-    let each = Int(nanoseconds / Executor.longPart) / parts
-    return min(min(max(8, each), 32) &* parts, ThreadPool.mostParts)
-  }
-
-  /// Whole heads if there are enough of them for every part, else blocks of rows.
-  private func rowsPerItem(_ valueDim: Int, heads: Int, parts: Int) -> Int {
-    guard parts > 1, heads > 0, heads % parts != 0, heads < 4 &* parts else { return valueDim }
-    let blocks = (4 &* parts &+ heads &- 1) / heads
-    return max(16, (valueDim / blocks &+ 15) / 16 &* 16)
-  }
-
-  private func channelsPerItem(_ channels: Int, _ sequences: Int, parts: Int) -> Int64 {
-    let most = GD_CPU_CONV_BLOCK
-    guard parts > 1, sequences > 0 else { return Int64(most) }
-    let wanted = channels &* sequences / (2 &* parts)
-    return Int64(min(most, max(64, wanted / 16 &* 16)))
-  }
-
-  /// Equal items in equal shares, each of which begins with a multiple of `step` of them.
-  func cut(_ items: Int64, parts: Int, step: Int = 1) -> Int {
-    let steps = (Int(items) &+ step &- 1) / step
-    let parts = max(1, min(parts, steps))
-    for part in 0...parts { bounds.start[part] = min(items, Int64(steps &* part / parts &* step)) }
-    return parts
-  }
-
-  /// The same, but for the last parts of each thread's range, which become ever smaller: at the end of a job a thread waits for
-  /// the last part of another.
-  func cutTapering(_ items: Int64, parts: Int, step: Int = 1) -> Int {
-    guard parts > threads, threads &* 48 <= ThreadPool.mostParts else { return cut(items, parts: parts, step: step) }
-    let steps = (Int(items) &+ step &- 1) / step
-    var count = 0
-    for thread in 0..<threads {
-      var begin = steps &* thread / threads
-      let end = steps &* (thread &+ 1) / threads
-      let most = max(1, (end &- begin) &* threads / parts)
-      while begin < end {
-        bounds.start[count] = Int64(begin &* step)
-        begin &+= min(most, max(1, (end &- begin) / 3))
-        count &+= 1
-      }
-    }
-    bounds.start[count] = items
-    return count
-  }
-
-  /// Shares of equal cost: an item of a sequence costs its number of tokens plus `base`.
-  private func cut(_ sequences: Sequences, itemsEach: Int64, base: Int, parts: Int) -> Int {
-    guard sequences.count > 1 else { return cut(itemsEach &* Int64(sequences.count), parts: parts) }
-    let total = Double(sequences.rowCount) + Double(base) * Double(sequences.count)
-    let items = itemsEach &* Int64(sequences.count)
-    let parts = max(1, min(parts, Int(items)))
-    bounds.start[0] = 0
-    var index = 0
-    var before = 0.0
-    for part in 1..<max(parts, 1) {
-      let share = total * Double(part) / Double(parts)
-      var cost = sequences.cost(of: index, base: base)
-      while index &+ 1 < sequences.count && before + cost <= share {
-        before += cost
-        index &+= 1
-        cost = sequences.cost(of: index, base: base)
-      }
-      let within = Int64(min(max((share - before) / cost, 0), 1) * Double(itemsEach))
-      bounds.start[part] = max(bounds.start[part &- 1], min(items, Int64(index) &* itemsEach &+ within))
-    }
-    bounds.start[parts] = items
-    return parts
-  }
-
-  /// Shares of equal cost; each entry of costs covers `itemsEach` items.
-  func cut(_ costs: [Double], itemsEach: Int, parts: Int) -> Int {
-    let items = costs.count &* itemsEach
-    let parts = max(1, min(parts, items))
-    let total = costs.reduce(0, +)
-    bounds.start[0] = 0
-    var index = 0
-    var before = 0.0
-    for part in 1..<max(parts, 1) {
-      let share = total * Double(part) / Double(parts)
-      while index &+ 1 < costs.count && before + costs[index] <= share {
-        before += costs[index]
-        index &+= 1
-      }
-      let within = Int((min(max((share - before) / costs[index], 0), 1) * Double(itemsEach)).rounded())
-      bounds.start[part] = max(bounds.start[part &- 1], Int64(min(items, index &* itemsEach &+ within)))
-    }
-    bounds.start[parts] = Int64(items)
-    return parts
   }
 
   func launch<Params>(_ kernel: OpaqueRun?, _ params: inout Params, _ parts: Int) {

@@ -34,6 +34,8 @@
 #include "linear_finish.h"
 #include "linear_few.h"
 #include "linear_dot.h"
+#include "linear_small.h"
+#include "linear_blocks.h"
 #include "linear_tiles.h"
 #include "linear.h"
 #include "expert_run.h"

@@ -43,6 +43,15 @@ GD_INLINE int64_t few_outputs(int64_t taken) { return taken == 4 ? 4 : LINEAR_SU
     default: DOT(LINEAR_TAKEN);                    \
   }
 
+/* Two weights that are made before the next products: compilers would make them later, and keep bytes and tables in registers that partials need. */
+GD_INLINE void few_made(vf *first, vf *second) {
+#if GD_WIDTH == 16
+  __asm__ volatile("" : "+v"(*first), "+v"(*second));
+#else
+  (void)first, (void)second;
+#endif
+}
+
 /* The partials of an output, those of two chains added; `apart` floats lie from a vector of them to the next. */
 GD_INLINE row_sum linear_output(const float *sums, int64_t partials, int64_t apart) {
   vf parts[GD_PARTS];

@@ -49,7 +49,7 @@ GD_INLINE void linear_dot_small(
       GD_UNROLL for (int r = 0; r < rows; r++) {
         factors group = format.factors_at(scales + (at * rows + r) * format.halves, format.number);
         GD_UNROLL for (int k = 0; k < RUNS; k++) values[k][r] = format.values(block + r * row_bytes, NULL, k, 0, group, format.number);
-        __asm__ volatile("" : "+v"(values[0][r]), "+v"(values[1][r]));
+        few_made(&values[0][r], &values[1][r]);
       }
       if (at < next.count) linear_copy_halves(next, at, halves, way);
       GD_UNROLL for (int k = 0; k < RUNS; k++) {

@@ -41,26 +41,6 @@ extension Executor {
     return parts
   }
 
-  /// The same, but for the last parts of each thread's range, which become ever smaller: at the end of a job a thread waits for
-  /// the last part of another.
-  func cutTapering(_ items: Int64, parts: Int, step: Int = 1) -> Int {
-    guard parts > threads, threads &* 48 <= ThreadPool.mostParts else { return cut(items, parts: parts, step: step) }
-    let steps = (Int(items) &+ step &- 1) / step
-    var count = 0
-    for thread in 0..<threads {
-      var begin = steps &* thread / threads
-      let end = steps &* (thread &+ 1) / threads
-      let most = max(1, (end &- begin) &* threads / parts)
-      while begin < end {
-        bounds.start[count] = Int64(begin &* step)
-        begin &+= min(most, max(1, (end &- begin) / 3))
-        count &+= 1
-      }
-    }
-    bounds.start[count] = items
-    return count
-  }
-
   /// Shares of equal cost: an item of a sequence costs its number of tokens plus `base`.
   func cut(_ sequences: Sequences, itemsEach: Int64, base: Int, parts: Int) -> Int {
     guard sequences.count > 1 else { return cut(itemsEach &* Int64(sequences.count), parts: parts) }

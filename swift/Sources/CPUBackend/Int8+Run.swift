@@ -32,9 +32,9 @@ extension Executor {
         let items = gd_cpu_linear_items(&params)
         let products = Double(rows) * Double(columns) * Double(op.outFeatures)
         var parts = smallParts(nanoseconds: products * (rows == 1 ? 0.04 : 0.015))
-        // Parts of several rows are long at first, since the first pages of each are not asked for in time.
-        if rows > 1, parts > 1 { parts = max(4 &* threads, min(parts, Int(items) / 32)) }
-        launch(kernels.int8_linear, &params, rows > 1 ? cutTapering(items, parts: parts, step: 4) : cut(items, parts: parts))
+        // As many parts for each thread, and long ones: the first pages of each are not asked for in time.
+        if rows > 1 { parts = min(parts, max(threads, Int(items) / 32 / threads &* threads)) }
+        launch(kernels.int8_linear, &params, cut(items, parts: parts))
       }
     }
   }

@@ -27,10 +27,7 @@ extension Executor {
       parts = min(parts, max(threads, Int(items) / 8))
     }
     // Outputs of a few rows are made 24 at a time, three by three: three blocks of 16 leave none over.
-    let isFew = floats > 0 || op.rows == 1
-    launch(
-      kernels.linear, &params,
-      isFew ? cutTapering(items, parts: parts, step: floats > 0 ? 3 : 1) : cut(items, parts: parts))
+    launch(kernels.linear, &params, cut(items, parts: parts, step: floats > 0 ? 3 : 1))
   }
 }
 

@@ -1,5 +1,5 @@
 /* Two to LINEAR_TAKEN exact rows of x by small blocks whose factors are half floats at their beginning (linear_dot.h has the other rows and weights).
- * Half floats are copied by scalar instructions, a few blocks ahead, and become float32 sixteen at a time: conversions one by one take a seventh of the
+ * Half floats are copied by scalar instructions, a few blocks ahead, and become float32 sixteen at a time: conversions one by one take an eighth of the
  * units that multiply. All weights of a block are made before its products, so that neither bytes nor tables keep registers from partials. */
 #if GD_WIDTH == 16
 

@@ -20,8 +20,7 @@ final class Executor {
   let attentionPlan = AttentionPlan()
   let expertPlan = ExpertPlan()
   let roundedRows = RoundedRows()
-  let arrangedRows = ReusedPages()
-  var heldRows = HeldRows()
+  var arrangedRows = HeldRows()
   /// The first failure of the current submission that does not keep its other ops from running.
   private var failure: Failure?
   /// Its place among the devices that the pool's threads help; nil if there is none left.
@@ -87,7 +86,7 @@ final class Executor {
   }
 
   private func forgetRows() {
-    heldRows.forget()
+    arrangedRows.forget()
     roundedRows.held.forget()
   }
 

@@ -1,9 +1,10 @@
 import CPUKernels
 import GatedDeltaTypes
 
-/// The rows of x that some memory has as the kernels of a format of weights take them. Linears that follow each other often multiply
-/// the same x, which is written there for the first of them.
+/// Memory for rows of x as the kernels of a format of weights take them, and which rows it has. Linears that follow each other often
+/// multiply the same x, which is written there for the first of them.
 struct HeldRows {
+  let memory = ReusedPages()
   private var x = gd_cpu_tensor(nil)
   private var rows = 0, columns = 0
   private var format: WeightFormat?

@@ -64,7 +64,6 @@ extension Executor {
 
 /// Rows of x as bytes.
 final class RoundedRows {
-  private let memory = ReusedPages()
   var held = HeldRows()
 
   /// Bytes that rows take, unless a single one takes more: they are soon read by all threads.
@@ -86,7 +85,7 @@ final class RoundedRows {
     // Vectors read beyond the last factors.
     let ofFactors = (rows &* factors &+ 127) / 64 &* 64
     let ofAll = rows &* values &+ 3 &* ofFactors
-    let start = try memory.reserve(ofAll &+ turned)
+    let start = try held.memory.reserve(ofAll &+ turned)
     func floats(_ index: Int) -> UnsafeMutableRawPointer {
       start + (rows &* values &+ index &* ofFactors)
     }

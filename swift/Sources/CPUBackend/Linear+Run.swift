@@ -4,7 +4,7 @@ import GatedDeltaTypes
 extension Executor {
   func run(_ op: Linear) throws(Failure) {
     defer {
-      heldRows.forget(writtenBy: op)
+      arrangedRows.forget(writtenBy: op)
       roundedRows.held.forget(writtenBy: op)
     }
     if let form = op.options.activations.form(of: op.matrix) { return try run(op, form) }
@@ -17,8 +17,8 @@ extension Executor {
     var parts = smallParts(nanoseconds: products * 0.05)
     let floats = op.rows > 1 ? Int(kernels.arrange_linear(&params, nil)) : 0
     if floats > 0 {
-      let memory = try arrangedRows.reserve(floats &* MemoryLayout<Float>.size).assumingMemoryBound(to: Float.self)
-      let isHeld = heldRows.hold(params.x, rows: op.rows, columns: op.inFeatures, for: op.matrix.format)
+      let memory = try arrangedRows.memory.reserve(floats &* MemoryLayout<Float>.size).assumingMemoryBound(to: Float.self)
+      let isHeld = arrangedRows.hold(params.x, rows: op.rows, columns: op.inFeatures, for: op.matrix.format)
       if !isHeld { _ = kernels.arrange_linear(&params, memory) }
       params.arranged = UnsafePointer(memory)
     } else {

@@ -140,15 +140,11 @@ static void linear_few_rows(
   int direct = op->residual.data == NULL && op->places == NULL && op->out.dtype == GD_CPU_F32;
   for (int64_t first = begin; first < end && !gd_cpu_stopped(stop); first += LINEAR_FEW) {
     int64_t count = least(LINEAR_FEW, end - first);
-    if (direct && count % 8 == 0) {
-      linear_few own = few;
-      own.values = element(&op->out, 0, 0, first);
-      own.outputs = op->out.token_stride;
-      linear_dots(&op->weight, first, count, &own, memory->sums + LINEAR_FEW_VALUES);
-      continue;
-    }
-    linear_dots(&op->weight, first, count, &few, memory->sums + LINEAR_FEW_VALUES);
-    for (int64_t row = 0; row < op->rows; row++) linear_finish(op, few.values + row * few.outputs, row, first, count);
+    int is_whole = direct && count % 8 == 0;
+    linear_few own = few;
+    if (is_whole) own.values = element(&op->out, 0, 0, first), own.outputs = op->out.token_stride;
+    linear_dots(&op->weight, first, count, &own, memory->sums + LINEAR_FEW_VALUES);
+    for (int64_t row = 0; row < op->rows && !is_whole; row++) linear_finish(op, own.values + row * own.outputs, row, first, count);
   }
 }
 

@@ -1,9 +1,8 @@
 /* linear with a few rows by blocks that hold their factors (linear_dot.h has the other weights), and the choice among all of these. */
 
 /* Output f of rows at .. at + taken - 1 of x, and the next outputs, by rows of blocks that hold their factors, one after another in
- * memory, one chain a partial: `rows` and `taken` are constants. Weights are prefetched as linear_asks_by_pages says, or in the order
- * of addresses, LINEAR_AHEAD and as far as the last of the rows begins after the first: nearer, the ends of long rows would not be there yet. With one row of x the scales
- * of the next block are made before the products of this one, so that these need not wait for them; with more, all registers are taken. */
+ * memory, one chain a partial: `rows` and `taken` are constants. With one row of x the scales of the next block are made before the products
+ * of this one, so that these need not wait for them; with more, all registers are taken. */
 GD_INLINE void linear_dot_blocks(
   const uint8_t *row, int64_t row_bytes, linear_taken few, int64_t columns, block_unpacking format, int rows, int taken
 ) {
@@ -14,8 +13,7 @@ GD_INLINE void linear_dot_blocks(
   if (is_ahead) format.scales(block, row_bytes, rows, scales, format.number);
   for (int64_t i = 0; i < columns; i += format.elements, block += format.bytes) {
     const uint8_t *read = row + rows * (block - row);
-    if (linear_asks_by_pages(taken, format.bytes * 8 / format.elements)) fetch_pages(read, rows * format.bytes, few.end);
-    else fetch_far(read + (rows - 1) * row_bytes + LINEAR_AHEAD, rows * format.bytes);
+    linear_fetch_blocks(read, row_bytes, few.end, format, rows, taken);
     const uint8_t *next = is_ahead && i + format.elements < columns ? block + format.bytes : block;
     format.scales(next, row_bytes, rows, later, format.number);
     _Pragma("clang loop unroll(disable)")

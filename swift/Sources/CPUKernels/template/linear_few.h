@@ -79,21 +79,11 @@ static __attribute__((noinline, unused)) void few_finish(
   }
 }
 
-#if GD_WIDTH == 16
-/* The outputs of a row of weight from its partials, or those of its second chain, and if `first` is not NULL those of the first one, `apart` floats apart. */
-GD_INLINE void few_sum(vf part[LINEAR_TAKEN], const float *first, int64_t apart, float *outputs) {
-  GD_UNROLL for (int t = 0; t < LINEAR_TAKEN && first != NULL; t++) part[t] = load(first, t * apart, GD_CPU_F32) + part[t];
-  sum_eight(part, outputs);
-}
-
 /* The outputs of `taken` rows from `at` on of x, and of the first `count` rows of weight, which lie by these. Of LINEAR_TAKEN rows eight by eight, of
  * which the last may include anything. */
 static __attribute__((noinline, unused)) void few_place(const linear_few *few, const float *made, int64_t at, int64_t count, int taken) {
-  for (int64_t t = 0; taken < LINEAR_TAKEN && t < few->rows - at; t++) {
-    for (int64_t i = 0; i < count; i++) few->values[(at + t) * few->outputs + i] = made[i * taken + t];
-  }
-  if (taken < LINEAR_TAKEN) return;
-  for (int64_t i = 0; i < count; i += 8) {
+#if GD_WIDTH == 16
+  for (int64_t i = 0; taken == LINEAR_TAKEN && i < count; i += 8) {
     vf own[4], half[4];
     GD_UNROLL for (int k = 0; k < 4; k++) own[k] = load(made, i * LINEAR_TAKEN + k * GD_WIDTH, GD_CPU_F32);
     GD_UNROLL for (int k = 0; k < 4; k += 2) {
@@ -109,7 +99,20 @@ static __attribute__((noinline, unused)) void few_place(const linear_few *few, c
       if (at + t + 1 < few->rows) *(ve_memory *)(to + few->outputs) = __builtin_shufflevector(two, two, 8, 9, 10, 11, 12, 13, 14, 15);
     }
   }
+  if (taken == LINEAR_TAKEN) return;
+#endif
+  for (int64_t t = 0; t < few->rows - at; t++) {
+    for (int64_t i = 0; i < count; i++) few->values[(at + t) * few->outputs + i] = made[i * taken + t];
+  }
 }
+
+#if GD_WIDTH == 16
+/* The outputs of a row of weight from its partials, or those of its second chain, and if `first` is not NULL those of the first one, `apart` floats apart. */
+GD_INLINE void few_sum(vf part[LINEAR_TAKEN], const float *first, int64_t apart, float *outputs) {
+  GD_UNROLL for (int t = 0; t < LINEAR_TAKEN && first != NULL; t++) part[t] = load(first, t * apart, GD_CPU_F32) + part[t];
+  sum_eight(part, outputs);
+}
+
 #define GD_FEW_END(TAKEN, ROWS, FIRST, PART)                                  \
   if ((TAKEN) == LINEAR_TAKEN) {                                              \
     GD_UNROLL for (int r = 0; r < (ROWS); r++) {                              \
@@ -121,7 +124,6 @@ static __attribute__((noinline, unused)) void few_place(const linear_few *few, c
   }
 #else
 #define GD_FEW_END(TAKEN, ROWS, FIRST, PART)
-GD_INLINE void few_place(const linear_few *few, const float *made, int64_t at, int64_t count, int taken) { (void)few, (void)made, (void)at, (void)count, (void)taken; }
 #endif
 
 /* Every row of x by every row of weight: DOTS(TAKEN) makes the partials of rows f .. end - 1, ROWS at a time, which are `apart` rows apart;

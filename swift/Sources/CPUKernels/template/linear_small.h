@@ -13,13 +13,13 @@ typedef struct linear_small {
 } linear_small;
 
 /* Some blocks of each row of a set. */
-typedef struct linear_blocks {
+typedef struct small_blocks {
   const uint8_t *first;
   int64_t row_bytes, count;
-} linear_blocks;
+} small_blocks;
 
 /* Copies the half floats of block number `at` of each row: they lie block by block. */
-GD_INLINE void linear_copy_halves(linear_blocks from, int64_t at, uint16_t *halves, linear_small way) {
+GD_INLINE void linear_copy_halves(small_blocks from, int64_t at, uint16_t *halves, linear_small way) {
   const int each = way.format.halves * (int)sizeof *halves;
   GD_UNROLL for (int r = 0; r < way.rows; r++) {
     __builtin_memcpy((char *)halves + (at * way.rows + r) * each, from.first + r * from.row_bytes + at * way.format.bytes, (size_t)each);
@@ -37,14 +37,13 @@ GD_INLINE void linear_dot_small(
   vf part[MOST] = {0};
   const float *x = few->x;
   for (int64_t begin = 0; begin < blocks; begin += way.each) {
-    linear_blocks own = {row + begin * format.bytes, row_bytes, least(way.each, blocks - begin)}, next = own;
+    small_blocks own = {row + begin * format.bytes, row_bytes, least(way.each, blocks - begin)}, next = own;
     next.first = begin + way.each < blocks ? own.first + way.each * format.bytes : later;
     next.count = begin + way.each < blocks ? least(way.each, blocks - begin - way.each) : way.each;
     for (int64_t i = 0; i < own.count * rows * format.halves; i += GD_WIDTH) store(scales, i, GD_CPU_F32, load(halves, i, GD_CPU_F16));
     for (int64_t at = 0; at < own.count; at++, x += RUNS * GD_LANES * taken) {
       const uint8_t *block = own.first + at * format.bytes, *read = row + (begin + at) * rows * format.bytes;
-      if (linear_asks_by_pages(taken, format.bytes * 8 / format.elements)) fetch_pages(read, rows * format.bytes, few->end);
-      else fetch_far(read + (rows - 1) * row_bytes + LINEAR_AHEAD, rows * format.bytes);
+      linear_fetch_blocks(read, row_bytes, few->end, format, rows, taken);
       vf values[RUNS][LINEAR_SMALL_ROWS];
       GD_UNROLL for (int r = 0; r < rows; r++) {
         factors group = format.factors_at(scales + (at * rows + r) * format.halves, format.number);
@@ -74,7 +73,7 @@ GD_INLINE void linear_dots_small(const gd_cpu_matrix *matrix, int64_t first, int
   _Alignas(64) uint16_t halves[2 * LINEAR_SMALL_ROWS * LINEAR_SMALL_BLOCKS] = {0};
   int64_t apart = count >= way.rows, step = apart ? way.rows : 1, last = count - step;
   way.each = (blocks + parts - 1) / parts; /* about as many each */
-  linear_blocks begin = {row, apart * bytes, way.each};
+  small_blocks begin = {row, apart * bytes, way.each};
   for (int64_t at = 0; at < begin.count; at++) linear_copy_halves(begin, at, halves, way);
   for (int64_t f = 0, later;; f = later) {
     later = least(f + step, last);

@@ -140,7 +140,10 @@ static void find_block(
       page++;
     }
   }
-  for (int64_t k = count; k < count + SCORE_MOST_KEYS; k++) keys->row[k] = keys->row[count - 1];
+  for (int64_t k = count; k < count + ATTENTION_REPEATED; k++) {
+    keys->row[k] = keys->row[count - 1];
+    values->row[k] = values->row[count - 1];
+  }
 }
 
 static void attention_block(

@@ -220,6 +220,7 @@ GD_INLINE void int8_block_terms(
 #else
     int8_ask_by_call(block, step, end);
 #endif
+    if (gd_cpu_asks_by_pages) fetch_lines(block + FETCH_NEAR, step);
     if (left < 16 && (!form.is_mlx || form.group == 16 || left % 4 != 0)) own = __builtin_memcpy(last, block, (size_t)(left / form.groups * form.bytes));
     vf scales, offsets;
     vi sums = int8_total(int8_sixteen_of(own, values, left, form, &scales, &offsets), int8_block_is_small(form));

@@ -20,6 +20,7 @@ GD_INLINE void linear_dot_plain(
   for (; i + GD_LANES <= columns; i += GD_LANES) {
     if (by_pages) {
       if (i % (FETCH_PAGES * line) == 0) fetch_pages(row + i * dtype_size(dtype), FETCH_BYTES, few.end);
+      fetch(row + i * dtype_size(dtype) + FETCH_NEAR, GD_LANES * dtype_size(dtype));
     } else if (i % line == 0) {
       GD_UNROLL for (int r = 0; r < rows; r++) __builtin_prefetch(row + r * row_bytes + i * dtype_size(dtype) + ahead, 0, 2);
     }
@@ -103,13 +104,12 @@ GD_INLINE int linear_is_light(unpacking packed) {
 #endif
 }
 
-/* The factors of pass i, one step of each row of weight; and a line of each row into the first cache. */
+/* The factors of pass i, one step of each row of weight. */
 GD_INLINE void linear_factors(
-  factors out[LINEAR_DOT_ROWS][2], const uint8_t *row, int64_t row_bytes, const float *scales, const float *biases, int64_t groups,
+  factors out[LINEAR_DOT_ROWS][2], const float *scales, const float *biases, int64_t groups,
   int64_t chain, int64_t i, linear_way way
 ) {
   int each = way.shift < 0 ? way.chains : 1;
-  GD_UNROLL for (int r = 0; r < way.rows; r++) __builtin_prefetch(row + r * row_bytes + i * (way.step * (int)way.packed.bits / 8) + LINEAR_NEAR);
   GD_UNROLL for (int r = 0; r < way.rows; r++) {
     GD_UNROLL for (int k = 0; k < each; k++) {
       int64_t g = r * groups + (way.shift < 0 ? 2 * i + k + chain : i >> way.shift);
@@ -132,32 +132,32 @@ GD_INLINE void linear_dot_packed(
   int64_t steps = columns / step, i = 0;
 #define GD_PASS(I) \
   linear_step(part, row, row_bytes, (I) * (step / GD_LANES), values, few.x + (I) * step * way.taken, step, each, chain, way)
-  if (linear_is_light(packed) && rows * bytes % 64 == 0 && FETCH_BYTES % (4 * rows * bytes) == 0 && linear_asks_by_pages(way.taken, packed.bits)) {
-    /* As fetch_pages asks, but a line or two each pass: a burst of them keeps products waiting. */
-    enum { PASSES = 4 };
-    const int lines = rows * bytes / 64;
-    for (; i + PASSES <= steps; i += PASSES) {
-      uintptr_t at = ((uintptr_t)row & ~(uintptr_t)(FETCH_BYTES - 1)) + (uintptr_t)(rows * i * bytes);
-      const char *next = pages_after(at & ~(uintptr_t)(FETCH_BYTES - 1), FETCH_PAGES) + at % FETCH_BYTES / 64 * FETCH_PAGE;
-      if (next >= (const char *)few.end) next = (const char *)row;
-      GD_UNROLL for (int k = 0; k < PASSES; k++) {
-        GD_UNROLL for (int p = k * lines; p < (k + 1) * lines; p++) __builtin_prefetch(next + FETCH_PAGE * p, 0, 2);
-        linear_factors(values, row, row_bytes, scales, biases, groups, chain, i + k, way);
-        GD_PASS(i + k);
+  if (linear_is_light(packed) && rows * bytes % 64 == 0 && FETCH_BYTES % (rows * bytes) == 0 && linear_asks_by_pages(way.taken, packed.bits)) {
+    /* As fetch_pages asks, but a line or two each pass: a burst of them keeps products waiting. Not unrolled: compilers load the numbers of several
+     * passes first, and keep them in memory. */
+    const int lines = rows * bytes / 64, turns = FETCH_BYTES / (rows * bytes);
+    const char *next = NULL, *near = (const char *)row + (rows - 1) * row_bytes + FETCH_NEAR;
+#pragma clang loop unroll(disable)
+    for (; i < steps; i++, near += rows * bytes, next += lines * FETCH_PAGE) {
+      if (i % turns == 0) {
+        next = pages_after(((uintptr_t)row & ~(uintptr_t)(FETCH_BYTES - 1)) + (uintptr_t)(rows * i * bytes), FETCH_PAGES);
+        if (next >= (const char *)few.end) next = (const char *)row;
       }
+      GD_UNROLL for (int p = 0; p < lines; p++) __builtin_prefetch(next + FETCH_PAGE * p, 0, 2);
+      GD_UNROLL for (int p = 0; p < lines; p++) __builtin_prefetch(near + 64 * p);
+      linear_factors(values, scales, biases, groups, chain, i, way);
+      GD_PASS(i);
     }
   }
   for (; i < steps; i++) {
     const uint8_t *read = row + rows * i * bytes;
     if (packed.bits == 8 && way.taken == 1 && gd_cpu_asks_by_pages) fetch_pages(read, rows * bytes, few.end);
     else fetch_far(read + (rows - 1) * row_bytes + LINEAR_AHEAD, rows * bytes);
+    GD_UNROLL for (int r = 0; r < rows; r++) __builtin_prefetch(row + r * row_bytes + i * bytes + LINEAR_NEAR);
     if (way.chains == 1 && tables != NULL && chain == 1) {
-      GD_UNROLL for (int r = 0; r < rows; r++) {
-        __builtin_prefetch(row + r * row_bytes + i * bytes + LINEAR_NEAR);
-        values[r][0].low = load(tables[i][r], 0, GD_CPU_F32);
-      }
+      GD_UNROLL for (int r = 0; r < rows; r++) values[r][0].low = load(tables[i][r], 0, GD_CPU_F32);
     } else {
-      linear_factors(values, row, row_bytes, scales, biases, groups, chain, i, way);
+      linear_factors(values, scales, biases, groups, chain, i, way);
       GD_UNROLL for (int r = 0; r < rows && way.chains == 1 && tables != NULL; r++) store(tables[i][r], 0, GD_CPU_F32, values[r][0].low);
     }
     if (packed.reads_beyond && i == steps - 1) break;

@@ -102,13 +102,19 @@ GD_INLINE void fetch(const void *start, int64_t bytes) {
   for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch((const char *)start + at);
 }
 
+/* The same of the lines that begin in these bytes, so that calls for what lies in a row ask for each line once. */
+GD_INLINE void fetch_lines(const void *start, int64_t bytes) {
+  uintptr_t first = (uintptr_t)start, last = first + (uintptr_t)bytes;
+  for (uintptr_t at = (first + 63) & ~(uintptr_t)63; at < last; at += 64) __builtin_prefetch((const char *)at);
+}
+
 /* The same into the L2 cache, for data that is needed later, so that few requests of the L1 cache wait for memory at a
  * time. */
 GD_INLINE void fetch_far(const void *start, int64_t bytes) {
   for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch((const char *)start + at, 0, 2);
 }
 
-enum { FETCH_PAGE = 4096, FETCH_PAGES = 8, FETCH_BYTES = 64 * FETCH_PAGES };
+enum { FETCH_PAGE = 4096, FETCH_PAGES = 8, FETCH_BYTES = 64 * FETCH_PAGES, FETCH_NEAR = 4096 };
 /* The first of the lines to ask for as the 64 bytes for each of `pages` at `at` are read; and asking for it and those of the pages after it. */
 GD_INLINE const char *pages_after(uintptr_t at, int pages) {
   const uintptr_t all = FETCH_PAGE * (uintptr_t)pages;

@@ -33,12 +33,20 @@ extension Executor {
     return Int64(min(most, max(64, wanted / 16 &* 16)))
   }
 
-  /// Equal items in equal shares, each of which begins with a multiple of `step` of them.
+  /// Equal items in equal shares, one for each thread, and these in parts that begin a multiple of `step` items after their share:
+  /// parts of whole steps alone would leave a thread up to a step more than another.
   func cut(_ items: Int64, parts: Int, step: Int = 1) -> Int {
-    let steps = (Int(items) &+ step &- 1) / step
-    let parts = max(1, min(parts, steps))
-    for part in 0...parts { bounds.start[part] = min(items, Int64(steps &* part / parts &* step)) }
-    return parts
+    let items = Int(items)
+    let shares = max(1, min(threads, parts, items))
+    let each = max(1, min(parts / shares, (items / shares &+ step &- 1) / step))
+    for share in 0..<shares {
+      let first = items &* share / shares
+      let count = items &* (share &+ 1) / shares &- first
+      let steps = (count &+ step &- 1) / step
+      for part in 0..<each { bounds.start[share &* each &+ part] = Int64(first &+ steps &* part / each &* step) }
+    }
+    bounds.start[shares &* each] = Int64(items)
+    return shares &* each
   }
 
   /// Shares of equal cost: an item of a sequence costs its number of tokens plus `base`.

@@ -2,9 +2,9 @@
 Writes a GGUF file with a random model, to time llama.cpp: a mixture of experts of the shape that `random-model.ts --experts` has, or
 with --dense one of Qwen3.5-0.8B's.
 
-    python bench/model/llama.py FILE [--layers 8] [--dense] [--type q4_0] [--tokenizer tokenizer.json]       needs `pip install gguf`
+    python bench/model/llama.py FILE [--layers 8] [--dense] [--type q4_0|q8_0] [--tokenizer tokenizer.json]       needs `pip install gguf`
 
-Matrices are random blocks with small scales, Q4_K, and with --dense in the types that llama.cpp's Q4_K_M gives them, or Q4_0 throughout; vectors are float32.
+Matrices are random blocks with small scales, Q4_K, and with --dense in the types that llama.cpp's Q4_K_M gives them, or Q4_0 or Q8_0 throughout; vectors are float32.
 Names: llama.cpp's converter (`src/models/qwen35.cpp`, `qwen35moe.cpp`).
 """
 import argparse
@@ -17,7 +17,7 @@ parser.add_argument("file")
 parser.add_argument("--layers", type=int)
 parser.add_argument("--dense", action="store_true")
 parser.add_argument("--tokenizer", help="a tokenizer.json with as many tokens")
-parser.add_argument("--type", choices=["q4_k_m", "q4_0"], default="q4_k_m")
+parser.add_argument("--type", choices=["q4_k_m", "q4_0", "q8_0"], default="q4_k_m")
 args = parser.parse_args()
 
 VOCABULARY, INTERVAL = 248320, 4
@@ -35,20 +35,20 @@ numbers = np.random.default_rng(1)
 data = []
 
 
-TYPES = {0: GGMLQuantizationType.Q4_0, 4: GGMLQuantizationType.Q4_K, 5: GGMLQuantizationType.Q5_K, 6: GGMLQuantizationType.Q6_K}
-BYTES = {0: 144, 4: 144, 5: 176, 6: 210}
+TYPES = {0: GGMLQuantizationType.Q4_0, 8: GGMLQuantizationType.Q8_0, 4: GGMLQuantizationType.Q4_K, 5: GGMLQuantizationType.Q5_K, 6: GGMLQuantizationType.Q6_K}
+BYTES = {0: 144, 8: 272, 4: 144, 5: 176, 6: 210}
 
 
 def packed(name, *shape, bits=4):
-    """A matrix in Q4_K, Q5_K or Q6_K: blocks of 256 numbers with the float16 scales of scales and of least values; or eight Q4_0 blocks as one."""
-    bits = 0 if args.type == "q4_0" else bits
+    """A matrix in Q4_K, Q5_K or Q6_K: blocks of 256 numbers with the float16 scales of scales and of least values; or eight Q4_0 or Q8_0 blocks as one."""
+    bits = {"q4_0": 0, "q8_0": 8}.get(args.type, bits)
     rows = int(np.prod(shape[:-1]))
     blocks = shape[-1] // 256
 
     def make():
         out = numbers.integers(0, 256, (rows, blocks, BYTES[bits]), dtype=np.uint8)
-        if bits == 0:
-            out.reshape(rows, 8 * blocks, 18)[:, :, :2].view(np.float16)[:] = np.float16(4e-3)
+        if bits in (0, 8):
+            out.reshape(rows, 8 * blocks, BYTES[bits] // 8)[:, :, :2].view(np.float16)[:] = np.float16(4e-3 if bits == 0 else 3e-4)
         elif bits == 6:
             out[:, :, 208:].view(np.float16)[:] = np.float16(3e-5)
         else:

@@ -114,6 +114,8 @@ GD_INLINE void fetch_far(const void *start, int64_t bytes) {
   for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch((const char *)start + at, 0, 2);
 }
 
+/* FETCH_NEAR: what is read once, by light work, is asked for again so many bytes before its turn, into the first cache, where gd_cpu_asks_by_pages
+ * says so: else loads wait for the second one, and hold back the requests behind them. */
 enum { FETCH_PAGE = 4096, FETCH_PAGES = 8, FETCH_BYTES = 64 * FETCH_PAGES, FETCH_NEAR = 4096 };
 /* The first of the lines to ask for as the 64 bytes for each of `pages` at `at` are read; and asking for it and those of the pages after it. */
 GD_INLINE const char *pages_after(uintptr_t at, int pages) {

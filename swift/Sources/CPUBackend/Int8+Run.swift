@@ -32,8 +32,8 @@ extension Executor {
         let items = gd_cpu_linear_items(&params)
         let products = Double(rows) * Double(columns) * Double(op.outFeatures)
         var parts = smallParts(nanoseconds: products * (rows == 1 ? 0.04 : 0.015))
-        // As many parts for each thread, and long ones: the first pages of each are not asked for in time.
-        if rows > 1 { parts = min(parts, max(threads, Int(items) / 32 / threads &* threads)) }
+        // Long parts: the first pages of each are not asked for in time.
+        if rows > 1 { parts = min(parts, max(threads, Int(items) / 32)) }
         launch(kernels.int8_linear, &params, cut(items, parts: parts))
       }
     }

@@ -18,7 +18,7 @@ import Testing
         let each = parts / shares
         for share in 0..<shares {
           #expect(bounds[share * each] == items * share / shares)
-          for part in 1..<max(each, 1) { #expect((bounds[share * each + part] - bounds[share * each]) % step == 0) }
+          for part in 1..<each { #expect((bounds[share * each + part] - bounds[share * each]) % step == 0) }
         }
       }
     }

@@ -223,6 +223,24 @@ onEachBackend("int8 activations", (backend) => {
     expectSameBits("out", download(out), int8Affine(x, weight));
   });
 
+  test("numbers in the middle between two integers, and next to it, to the bit", () => {
+    const random = new Random(14);
+    for (const group of groupSizes) for (const [rows, groups] of [[1, 37], [8, 16], [3, 20]] as const) {
+      const x = reference([rows, groups * group]);
+      let scale = 0;
+      x.data.forEach((_, i) => {
+        if (i % group === 0) scale = random.uniform(0.5, 1) * 2 ** (random.below(60) - 30);
+        const near = (random.below(255) - 127.5) * (1 + (random.below(9) - 4) * 2 ** -24);
+        x.data[i] = Math.fround((scale * (i % group === 0 ? 127 : random.below(2) === 0 ? near : random.uniform(-127, 127))) / 127);
+      });
+      const weight = randomQuantised(random, [17, groups * group], 4, group, "f32");
+      using layouts = new Layouts(device, random);
+      const out = layouts.out("out", "f32", [rows, 17]);
+      runChecked(device, layouts, linear({ x: layouts.rows("x", "f32", x), ...placeQuantised(layouts, weight, "f32"), out, activations }));
+      expectSameBits(`${rows} rows, groups of ${group}`, download(out), int8Affine(x, weight));
+    }
+  });
+
   test("more rows and columns than are worked on at a time", () => {
     const random = new Random(13);
     for (const [format, rows, columns, features] of [["affine4-g64", 700, 128, 33], ["q6_k", 3, 40960, 17], ["affine8-g128", 1, 33024, 5], ["q4_0", 3, 17408, 2]] as const) {

@@ -16,7 +16,7 @@ extension Executor {
     let parts = parts(nanoseconds: nanoseconds)
     guard parts > 1 else { return parts }
     let each = Int(nanoseconds / Executor.longPart) / parts
-    return min(min(max(8, each), 32) &* parts, ThreadPool.mostParts)
+    return min(min(max(8, each), 128) &* parts, ThreadPool.mostParts)
   }
 
   /// Whole heads if there are enough of them for every part, else blocks of rows.

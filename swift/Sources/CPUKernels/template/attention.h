@@ -279,9 +279,10 @@ static void attention(const void *params, int64_t begin, int64_t end, void *memo
   work.scores = scratch_take(&cursor, ATTENTION_ROWS * ATTENTION_BLOCK);
   work.keys_copy = scratch_take(&cursor, ATTENTION_BLOCK * stride);
   work.values_copy = scratch_take(&cursor, ATTENTION_BLOCK * stride);
-  /* The padding after a copied row's elements stays zero. */
-  __builtin_memset(work.keys_copy, 0, (size_t)(ATTENTION_BLOCK * stride) * sizeof(float));
-  __builtin_memset(work.values_copy, 0, (size_t)(ATTENTION_BLOCK * stride) * sizeof(float));
+  /* The padding after a copied row's elements, if there is any, stays zero. */
+  for (int64_t k = 0; k < ATTENTION_BLOCK && stride > op->head_dim; k++) {
+    for (int64_t i = op->head_dim; i < stride; i++) work.keys_copy[k * stride + i] = work.values_copy[k * stride + i] = 0.0f;
+  }
   for (int64_t item = begin; item < end && !gd_cpu_stopped(stop); item++) {
     attention_task(op, &op->tasks[item / op->key_heads], item % op->key_heads, &work, stop);
   }

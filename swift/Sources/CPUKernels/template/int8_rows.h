@@ -20,6 +20,8 @@ GD_INLINE int32_t int8_round(const float *x, int64_t count, float scale, int8_t 
   return __builtin_reduce_add(sum);
 }
 
+#include "int8_groups.h"
+
 /* Puts the even ones of eight columns before the odd ones, in place, as the halves of a weight's bytes are (int8_packed.h). */
 GD_INLINE void int8_pair(int8_t *values, int64_t columns) {
 #if GD_WIDTH == 16
@@ -34,14 +36,11 @@ GD_INLINE void int8_pair(int8_t *values, int64_t columns) {
 #endif
 }
 
-/* Columns begin .. end - 1 of a row, whole groups. */
-static void int8_row(const gd_cpu_int8_rows *op, int64_t row, int64_t begin, int64_t end) {
-  const void *x = element(&op->x, row / op->ranks, row % op->ranks, 0);
-  int64_t group = op->form.group, first = row * op->groups + begin / group;
-  int8_t *out = op->values + row * op->stride;
-  float memory[128];
-  for (int64_t i = begin, g = first; i < end; i += group, g++) {
-    const float *values = as_floats(x, i, op->x.dtype, group, memory);
+/* `count` groups, which x and out begin with, one by one: those from number `first` of all rows on. */
+static void int8_row_groups(const gd_cpu_int8_rows *op, const float *x, int64_t first, int64_t count, int8_t *out) {
+  const int64_t group = op->form.group;
+  for (int64_t g = 0; g < count; g++) {
+    const float *values = x + g * group;
     vu most = {0};
     for (int64_t k = 0; k < group; k += GD_WIDTH) {
       most = __builtin_elementwise_max(most, (vu)load(values, k, GD_CPU_F32) & 0x7fffffffu);
@@ -51,11 +50,29 @@ static void int8_row(const gd_cpu_int8_rows *op, int64_t row, int64_t begin, int
     __builtin_memcpy(&magnitude, &bits, 4);
     float scale = bits < 0x7f800000u ? magnitude / 127.0f : __builtin_nanf("");
     int32_t sum = 0;
-    if (scale > 0) sum = int8_round(values, group, scale, out + i);
-    else __builtin_memset(out + i, 0, (size_t)group);
-    op->scales[g] = scale;
-    op->sums[g] = (float)sum * scale;
-    op->starts[g] = (INT8_MIDDLE - op->form.middle) * sum;
+    if (scale > 0) sum = int8_round(values, group, scale, out + g * group);
+    else __builtin_memset(out + g * group, 0, (size_t)group);
+    op->scales[first + g] = scale;
+    op->sums[first + g] = (float)sum * scale;
+    op->starts[first + g] = (INT8_MIDDLE - op->form.middle) * sum;
+  }
+}
+
+/* Columns begin .. end - 1 of a row, whole groups. */
+static void int8_row(const gd_cpu_int8_rows *op, int64_t row, int64_t begin, int64_t end) {
+  enum { AT_ONCE = 16 };
+  const void *x = element(&op->x, row / op->ranks, row % op->ranks, 0);
+  int64_t group = op->form.group, step = AT_ONCE * group;
+  int8_t *out = op->values + row * op->stride;
+  float memory[AT_ONCE * 128];
+  for (int64_t i = begin; i < end; i += step) {
+    int64_t count = least(AT_ONCE, (end - i) / group), first = row * op->groups + i / group;
+    const float *values = as_floats(x, i, op->x.dtype, count * group, memory);
+#if GD_WIDTH == 16
+    if (int8_groups(
+          values, group, count, out + i, op->scales + first, op->sums + first, op->starts + first, INT8_MIDDLE - op->form.middle)) continue;
+#endif
+    int8_row_groups(op, values, first, count, out + i);
   }
   if (op->form.is_paired) int8_pair(out + begin, end - begin);
   if (end == op->columns) __builtin_memset(out + end, 0, (size_t)(op->stride - end));

@@ -25,31 +25,41 @@ static int int8_turned_place(int k, int8_block form) {
   return k / (2 * run) * 2 * run + 2 * (k % run) + k / run % 2;
 }
 
-/* Puts sets begin .. end - 1 of rows `row` .. row + rows - 1 into their order. */
+/* Puts sets begin .. end - 1 of rows `row` .. row + rows - 1 into their order, sixteen dwords of each row and group at a time: those of a set or of several,
+ * or of large groups one half, then the other. */
 static void int8_turned_part(const gd_cpu_linear *op, int64_t row, int64_t rows, uint8_t *to, int64_t begin, int64_t end, int8_block form) {
-  int64_t group = form.group, set = 2 * group, pairs = group / 4, columns = op->rounded->columns;
-  vi places[2]; /* of at most 32 pairs */
-  for (int k = 0; k < 32; k++) ((int32_t *)places)[k] = int8_turned_place(k, form);
-  to += begin * int8_set_bytes(group);
-  for (int64_t at = begin * set; at < least(end * set, columns); at += set) {
-    int64_t left = least(set, columns - at);
-    int8_x own[INT8_TURNED_ROWS];
-    for (int64_t m = 0; m < rows; m++) own[m] = int8_from(int8_row_of(op, row + m), at, group);
-    for (int64_t first = 0; first < pairs; first += 16) {
+  int64_t group = form.group, set = 2 * group, pairs = group / 4, bytes = int8_set_bytes(group), last = least(end * set, op->rounded->columns);
+  int is_large = pairs > 16;
+  int64_t step = is_large ? set : 128, apart = is_large ? group : 0;
+  vi places[2]; /* of the first and the second group, or of both halves */
+  int64_t stores[16];
+  for (int64_t k = 0; k < 32; k++) {
+    int64_t pair = k % 16 % pairs, ahead = k % 16 / pairs, of_group = 2 * ahead + k / 16;
+    ((int32_t *)places)[k] = is_large ? int8_turned_place((int)k, form) : (int)(of_group * pairs) + int8_turned_place((int)pair, form);
+    stores[k % 16] = ahead * bytes + pair * 64;
+  }
+  int8_x own[INT8_TURNED_ROWS];
+  for (int64_t m = 0; m < rows; m++) own[m] = int8_from(int8_row_of(op, row + m), begin * set, group);
+  to += begin * bytes;
+  for (int64_t at = begin * set; at < last; at += step) {
+    int64_t sets = least(step, last - at + group) / set, dwords = is_large ? 16 : sets * pairs;
+    for (int half = 0; half <= is_large; half++) {
       vi numbers[16] = {0};
       for (int64_t i = 0; i < 2 * rows; i++) {
-        const int8_t *from = own[i / 2].values + i % 2 * group;
-        vi low = int8_of_x(from, left - i % 2 * group), high = int8_of_x(from + 64, left - i % 2 * group - 64);
-        numbers[i] = (vi)_mm512_permutex2var_epi32((__m512i)low, (__m512i)places[first / 16], (__m512i)high);
+        int64_t from = i % 2 * apart, left = last - at - from;
+        const int8_t *values = own[i / 2].values + from;
+        vi low = int8_of_x(values, left), high = int8_of_x(values + 64, left - 64);
+        numbers[i] = (vi)_mm512_permutex2var_epi32((__m512i)low, (__m512i)places[is_large ? half : i % 2], (__m512i)high);
       }
       int8_transpose(numbers);
       GD_UNROLL for (int k = 0; k < 16; k++) {
-        if (first + k < pairs) store_vi(to + (first + k) * 64, numbers[k]);
+        if (k < dwords) store_vi(to + half * 1024 + stores[k], numbers[k]);
       }
     }
-    to += pairs * 64;
-    int8_turned_x_factors(own, rows, left / group, to);
-    to += 192;
+    for (int64_t s = 0; s < sets; s++, to += bytes) {
+      int8_turned_x_factors(own, rows, least(set, last - at - s * set) / group, to + int8_set_factors(group));
+      for (int64_t m = 0; m < rows; m++) own[m].values += set, own[m].scales += 2, own[m].sums += 2, own[m].starts += 2;
+    }
   }
 }
 static __attribute__((noinline)) void int8_turned_x(const gd_cpu_linear *op, uint8_t *to, int64_t begin, int64_t end, int8_block form) {

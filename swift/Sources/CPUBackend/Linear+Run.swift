@@ -14,7 +14,9 @@ extension Executor {
       weight: gd_cpu_matrix(op.matrix), places: nil, ranks: 1, rounded: nil, arranged: nil)
     let items = gd_cpu_linear_items(&params) &* gd_cpu_linear_panels(&params)
     let products = Double(op.rows) * Double(op.inFeatures) * Double(op.outFeatures)
-    var parts = smallParts(nanoseconds: products * 0.05)
+    // One row by floats is read for longer than it is multiplied.
+    let bytes = Double(op.outFeatures) * Double(op.matrix.format.layout.stored(columns: op.inFeatures) &* op.matrix.weight.dtype.size)
+    var parts = smallParts(nanoseconds: max(products * 0.05, bytes * 0.06))
     let floats = op.rows > 1 ? Int(kernels.arrange_linear(&params, nil)) : 0
     if floats > 0 {
       let memory = try arrangedRows.memory.reserve(floats &* MemoryLayout<Float>.size).assumingMemoryBound(to: Float.self)

@@ -11,12 +11,12 @@ extension Executor {
 
   /// Several parts per thread, for work that reads each byte once and so gains nothing from running a part on the same
   /// thread again: a thread that loses its core for a while then delays the others by one part, not by its whole share.
-  /// Long work has more of them, since at its end a thread waits for the other's part.
-  func smallParts(nanoseconds: Double) -> Int {
+  /// Long work has more of them, up to `most` per thread, since at its end a thread waits for the other's part.
+  func smallParts(nanoseconds: Double, most: Int = 32) -> Int {
     let parts = parts(nanoseconds: nanoseconds)
     guard parts > 1 else { return parts }
     let each = Int(nanoseconds / Executor.longPart) / parts
-    return min(min(max(8, each), 128) &* parts, ThreadPool.mostParts)
+    return min(min(max(8, each), most) &* parts, ThreadPool.mostParts)
   }
 
   /// Whole heads if there are enough of them for every part, else blocks of rows.

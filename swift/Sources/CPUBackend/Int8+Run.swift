@@ -31,7 +31,7 @@ extension Executor {
           arranged: nil)
         let items = gd_cpu_linear_items(&params)
         let products = Double(rows) * Double(columns) * Double(op.outFeatures)
-        var parts = smallParts(nanoseconds: products * (rows == 1 ? 0.04 : 0.015))
+        var parts = smallParts(nanoseconds: products * (rows == 1 ? 0.04 : 0.015), most: 128)
         // Long parts: the first pages of each are not asked for in time.
         if rows > 1 { parts = min(parts, max(threads, Int(items) / 32)) }
         launch(kernels.int8_linear, &params, cut(items, parts: parts))

@@ -16,8 +16,9 @@ extension Executor {
     let products = Double(op.rows) * Double(op.inFeatures) * Double(op.outFeatures)
     // One row by floats is read for longer than it is multiplied.
     let bytes = Double(op.outFeatures) * Double(op.matrix.format.layout.stored(columns: op.inFeatures) &* op.matrix.weight.dtype.size)
-    var parts = smallParts(nanoseconds: max(products * 0.05, bytes * 0.06))
     let floats = op.rows > 1 ? Int(kernels.arrange_linear(&params, nil)) : 0
+    // Parts of many rows are long, since each copies them.
+    var parts = smallParts(nanoseconds: max(products * 0.05, bytes * 0.06), most: floats > 0 || op.rows == 1 ? 128 : 32)
     if floats > 0 {
       let memory = try arrangedRows.memory.reserve(floats &* MemoryLayout<Float>.size).assumingMemoryBound(to: Float.self)
       let isHeld = arrangedRows.hold(params.x, rows: op.rows, columns: op.inFeatures, for: op.matrix.format)

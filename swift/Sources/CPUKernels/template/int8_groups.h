@@ -8,20 +8,10 @@ static const uint32_t int8_least_magnitude = 0x10000000, int8_infinity = 0x7f800
 
 /* Lane i becomes the lanes of vector i, put together by OP. */
 #define INT8_LANES(V, OP)                                                                                                     \
-  GD_UNROLL for (int k = 0; k < 8; k++) {                                                                                     \
-    V[k] = OP(                                                                                                                \
-      __builtin_shufflevector(V[2 * k], V[2 * k + 1], 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29),              \
-      __builtin_shufflevector(V[2 * k], V[2 * k + 1], 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31));           \
-  }                                                                                                                           \
-  GD_UNROLL for (int k = 0; k < 4; k++) {                                                                                     \
-    V[k] = OP(                                                                                                                \
-      __builtin_shufflevector(V[2 * k], V[2 * k + 1], 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29),              \
-      __builtin_shufflevector(V[2 * k], V[2 * k + 1], 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31));           \
-  }                                                                                                                           \
-  GD_UNROLL for (int half = 2; half > 0; half /= 2) {                                                                         \
-    GD_UNROLL for (int k = 0; k < half; k++) {                                                                                \
-      V[k] = OP(GD_FIRST_OF(V[2 * k], V[2 * k + 1]), GD_SECOND_OF(V[2 * k], V[2 * k + 1]));                                   \
-    }                                                                                                                         \
+  GD_UNROLL for (int k = 0; k < 16; k += 2) V[k / 2] = OP(GD_LOWER_LANES(V[k], V[k + 1]), GD_UPPER_LANES(V[k], V[k + 1]));    \
+  GD_UNROLL for (int k = 0; k < 8; k += 2) V[k / 2] = OP(GD_LOWER_HALVES(V[k], V[k + 1]), GD_UPPER_HALVES(V[k], V[k + 1]));   \
+  GD_UNROLL for (int left = 4; left > 1; left /= 2) {                                                                         \
+    GD_UNROLL for (int k = 0; k < left; k += 2) V[k / 2] = OP(GD_FIRST_OF(V[k], V[k + 1]), GD_SECOND_OF(V[k], V[k + 1]));     \
   }
 #define INT8_SUM(A, B) ((A) + (B))
 

@@ -12,6 +12,11 @@ GD_INLINE void int8_ask(const uint8_t *from, int64_t bytes, const uint8_t *end) 
 static __attribute__((noinline)) void int8_ask_by_call(const uint8_t *from, int64_t bytes, const uint8_t *end) { int8_ask(from, bytes, end); }
 
 #if GD_WIDTH == 16
+/* Of each 128 bits of two vectors the lower half's lanes in turns, and the upper half's; the lower halves, and the upper ones. */
+#define GD_LOWER_LANES(A, B) __builtin_shufflevector(A, B, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29)
+#define GD_UPPER_LANES(A, B) __builtin_shufflevector(A, B, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31)
+#define GD_LOWER_HALVES(A, B) __builtin_shufflevector(A, B, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29)
+#define GD_UPPER_HALVES(A, B) __builtin_shufflevector(A, B, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31)
 /* The first, third .. 128 bits of two vectors, and the others. */
 #define GD_FIRST_OF(A, B) __builtin_shufflevector(A, B, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27)
 #define GD_SECOND_OF(A, B) __builtin_shufflevector(A, B, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31)
@@ -20,13 +25,12 @@ static __attribute__((noinline)) void int8_ask_by_call(const uint8_t *from, int6
 GD_INLINE void int8_transpose(vi rows[16]) {
   vi two[16], four[16];
   GD_UNROLL for (int k = 0; k < 16; k += 2) {
-    two[k] = __builtin_shufflevector(rows[k], rows[k + 1], 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29);
-    two[k + 1] = __builtin_shufflevector(rows[k], rows[k + 1], 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
+    two[k] = GD_LOWER_LANES(rows[k], rows[k + 1]);
+    two[k + 1] = GD_UPPER_LANES(rows[k], rows[k + 1]);
   }
   GD_UNROLL for (int k = 0; k < 16; k++) {
     vi a = two[k / 4 * 4 + k % 4 / 2], b = two[k / 4 * 4 + k % 4 / 2 + 2];
-    if (k % 2 == 0) four[k] = __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
-    else four[k] = __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+    four[k] = k % 2 == 0 ? GD_LOWER_HALVES(a, b) : GD_UPPER_HALVES(a, b);
   }
   GD_UNROLL for (int k = 0; k < 4; k++) {
     vi first = GD_FIRST_OF(four[k], four[4 + k]), second = GD_SECOND_OF(four[k], four[4 + k]);

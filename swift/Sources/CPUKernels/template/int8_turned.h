@@ -126,8 +126,9 @@ GD_INLINE void int8_turned_terms(
     term[i] = __builtin_convertvector(i == 0 ? first : second, vf) * int8_two(scales + i * stride) * x;
     if (has_offset) term[i] += int8_two(scales + i * stride + INT8_OFFSETS) * x_sums;
   }
-  *out += (vf)_mm512_shuffle_ps((__m512)term[0], (__m512)term[1], 0x88);
-  *out += (vf)_mm512_shuffle_ps((__m512)term[0], (__m512)term[1], 0xdd);
+  vf sum = *out + (vf)_mm512_shuffle_ps((__m512)term[0], (__m512)term[1], 0x88);
+  sum += (vf)_mm512_shuffle_ps((__m512)term[0], (__m512)term[1], 0xdd);
   /* Keeps the compiler from moving later terms up, for which it has too few registers. */
-  __asm__ volatile("" : "+v"(*out));
+  __asm__ volatile("" : "+v"(sum));
+  *out = sum;
 }

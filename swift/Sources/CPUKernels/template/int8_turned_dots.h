@@ -2,12 +2,14 @@
  * row's and group's four columns of x. So a product of 64 bytes is one output's for eight rows, and sixteen outputs are sixteen chains of sums. Numbers
  * of the weight are unpacked so that dwords of both groups alternate, a set ahead, since loads of eight bytes would wait for stores of 64. */
 
-/* The fewest rows for which this is faster; fewer have kernels of their own (int8_few.h). For Intel's processors, where it was measured, with the instructions of
- * int8_bits and int8_bytes_at. */
+#include "int8_turned_factors.h"
+
+/* The fewest rows for which this is faster; fewer have kernels of their own (int8_few.h). For Intel's processors, where it was measured, with the
+ * instruction of int8_bits. */
 GD_INLINE int64_t int8_turned_least(int8_block form) {
   if (!gd_cpu_asks_by_pages || !gd_cpu_has_vbmi) return INT8_TURNED_MOST + 1;
   if (int8_in_chunks(form) || form.type == GGML_Q5_K) return 2;
-  return form.group > 32 || int8_are_bytes(form) ? 3 : 5;
+  return form.group > 32 || int8_are_bytes(form) || (int8_dots_span(form) == 1 && !int8_has_offset(form)) ? 3 : 5;
 }
 /* Pairs of dwords that are multiplied at a time: as many vectors of x fit the registers with sixteen sums. */
 GD_INLINE int int8_dots_pairs(int64_t group) { return group < 32 ? (int)group / 4 : 8; }
@@ -94,14 +96,10 @@ GD_INLINE void int8_dots_bytes(const uint8_t *from, uint8_t *to, int64_t bytes, 
   }
 }
 
-/* Bits of bytes by matrices, and bytes by their places. In assembly, since the instruction set of these kernels lacks both. */
+/* Bits of bytes by matrices. In assembly, since the instruction set of these kernels lacks it. */
 #define INT8_TOP(B) (INT64_C(0x1020000) << (B))
 GD_INLINE vi int8_bits(vi bytes, int8_matrices matrices) {
   __asm__("vgf2p8affineqb $0, %1, %0, %0" : "+v"(bytes) : "v"(matrices));
-  return bytes;
-}
-GD_INLINE vi int8_bytes_at(vi bytes, vi places) {
-  __asm__("vpermb %0, %1, %0" : "+v"(bytes) : "v"(places));
   return bytes;
 }
 
@@ -110,9 +108,12 @@ GD_INLINE void int8_dots_halves(vi bytes, uint8_t *to) {
   store_vi(to, int8_low(bytes));
   store_vi(to + 64, int8_bits(bytes, INT8_BOTH(INT8_UPPER, INT8_UPPER)));
 }
-/* Of 32 bytes the low halves of the dwords of two groups, then the high ones. */
-GD_INLINE vi int8_dots_of_32(vi bytes, vi places, uint32_t type) {
-  vi numbers = int8_bits(int8_bytes_at(bytes, places), INT8_BOTH(INT8_LOWER, INT8_UPPER));
+/* Of 16 bytes of each of two groups the low halves of their dwords in turn, then the high ones. Loads of 16 bytes seldom need two lines, those of 64 bytes do
+ * in most blocks of 18 bytes, and that takes a tenth of the time. */
+GD_INLINE vi int8_dots_of_32(const uint8_t *from, int apart, uint32_t type) {
+  const vi places = {0, 16, 1, 17, 2, 18, 3, 19, 0, 16, 1, 17, 2, 18, 3, 19};
+  __m512i first = _mm512_castsi128_si512(int8_load_16(from)), second = _mm512_castsi128_si512(int8_load_16(from + apart));
+  vi numbers = int8_bits((vi)_mm512_permutex2var_epi32(first, (__m512i)places, second), INT8_BOTH(INT8_LOWER, INT8_UPPER));
   return ggml_has_table(type) ? int8_entries_of(numbers, type) : numbers;
 }
 /* Half a block of Q6_K, as int8_six has it. */
@@ -124,11 +125,8 @@ GD_INLINE void int8_dots_six(const uint8_t *block, int half, uint8_t *to) {
   store_vi(to + 64, int8_pairs_within(high, 16));
 }
 
-/* Whether 64 bytes are read where a row's set has fewer. */
-GD_INLINE int int8_dots_read_beyond(int8_block form) { return form.group == 32 && form.groups == 1 && !int8_are_bytes(form); }
 /* The numbers of a row's set, which begin at `from`; of Q5_K set `place` of the block there. */
 GD_INLINE void int8_dots_row(const uint8_t *from, uint8_t *to, int64_t place, int8_block form) {
-  const vi each = (vi)((vu){0} + 0x01010101), first = (vi){0, 0, 1, 1, 2, 2, 3, 3, 0, 0, 1, 1, 2, 2, 3, 3} * 0x04040404 + 0x03020100;
   const vi twice = {0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7}, odd = {0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4};
   if (form.type == GGML_Q8_0) {
     store_vi(to, int8_pairs_within(int8_few_bytes(from, form), 32));
@@ -146,8 +144,7 @@ GD_INLINE void int8_dots_row(const uint8_t *from, uint8_t *to, int64_t place, in
     vi all = (vi)_mm512_permutexvar_epi32((__m512i)twice, _mm512_castsi256_si512(int8_load_32(from)));
     store_vi(to, (vi)((vu)all >> (vu)odd) & 0x0f0f0f0f);
   } else {
-    /* Dwords of one block and the one after it in turn. */
-    store_vi(to, int8_dots_of_32(load_vi(from), first + each * (int8_offset(form) + (odd >> 2) * form.bytes), form.type));
+    store_vi(to, int8_dots_of_32(from + int8_offset(form), form.bytes, form.type));
   }
 }
 
@@ -181,7 +178,7 @@ static __attribute__((noinline)) void int8_dots_tail(const uint8_t *from, int64_
 }
 
 /* Unpacks a set, or the columns of a chunk from it on, of the rows from `row` on. */
-GD_INLINE void int8_dots_unpack(const int8_turned *way, const uint8_t *row, int64_t set, uint8_t *panel, int8_block form) {
+GD_INLINE void int8_dots_unpack(const int8_turned *way, const uint8_t *row, int64_t set, uint8_t *panel, uint16_t *halves, int8_block form) {
   const int64_t columns = 2 * form.group, apart = int8_dots_apart(form), left = way->columns - set * columns;
   int64_t row_bytes = way->row_bytes;
   if (int8_in_chunks(form)) {
@@ -200,21 +197,26 @@ GD_INLINE void int8_dots_unpack(const int8_turned *way, const uint8_t *row, int6
   }
   row += form.type == GGML_Q5_K ? set / 4 * form.bytes : int8_set_at(set, form);
   _Alignas(64) uint8_t tail[INT8_OUTPUTS * INT8_DOTS_TAIL];
-  const int ends = int8_dots_read_beyond(form) && row + (INT8_OUTPUTS - 1) * row_bytes + 64 > way->end;
-  if (__builtin_expect(left < columns || ends, 0)) {
-    int8_dots_tail(row, row_bytes, least(left, columns) / form.group * form.bytes, tail);
+  if (__builtin_expect(left < columns, 0)) {
+    int8_dots_tail(row, row_bytes, left / form.group * form.bytes, tail);
     row = tail;
     row_bytes = INT8_DOTS_TAIL;
   }
-  GD_UNROLL for (int f = 0; f < INT8_OUTPUTS; f++) int8_dots_row(row + f * row_bytes, panel + f * apart, set % 4, form);
+  GD_UNROLL for (int f = 0; f < INT8_OUTPUTS; f++, row += row_bytes) {
+    __asm__("" : "+r"(row)); /* One addition a row: compilers multiply. */
+    if (int8_dots_span(form) == 1) int8_dots_copy(row, halves + 2 * f, form);
+    int8_dots_row(row, panel + f * apart, set % 4, form);
+  }
 }
 
 /* Features begin .. end - 1, whole INT8_OUTPUTS. */
 GD_INLINE void int8_turned_loop(const int8_turned *way, int64_t begin, int64_t end, const uint32_t *stop, int8_block form) {
-  const int64_t set = 2 * form.group, apart = int8_dots_apart(form), of_panel = apart / set, sets = way->sets, stride = way->stride;
+  const int64_t set = 2 * form.group, apart = int8_dots_apart(form), of_panel = apart / set, sets = way->sets, x_bytes = int8_set_bytes(form.group);
   const int64_t block_bytes = INT8_OUTPUTS * way->row_bytes, parts = int8_turned_parts(way->op->rows);
-  const int has_offset = int8_has_offset(form);
+  const int has_offset = int8_has_offset(form), span = int8_dots_span(form);
+  const int64_t stride = span > 0 ? 2 * span : way->stride;
   _Alignas(64) uint8_t panels[2][INT8_OUTPUTS * apart];
+  _Alignas(64) uint16_t halves[2 * INT8_DOTS_HALVES];
   /* Bytes from `ask` on are asked for as those before `read` are read, by pages as the loop of tiles does. */
   const uintptr_t asked = (uintptr_t)(block_bytes / sets), early = (uintptr_t)(FETCH_PAGE + block_bytes - least(block_bytes, FETCH_PAGE * FETCH_PAGES));
   const uint8_t *block = (const uint8_t *)matrix_row(&way->op->weight, begin);
@@ -225,22 +227,28 @@ GD_INLINE void int8_turned_loop(const int8_turned *way, int64_t begin, int64_t e
   for (int64_t first = begin; first < end && !gd_cpu_stopped(stop); first += INT8_OUTPUTS, block += block_bytes, s = 0) {
     vf out[INT8_TURNED_MOST / INT8_TURNED_ROWS][INT8_OUTPUTS / 2];
     __builtin_memset(out, 0, (size_t)parts * sizeof out[0]);
-    int8_turned_factors(way, first);
-    for (; s < sets; s++) {
-      for (uintptr_t read = (uintptr_t)block + (uintptr_t)(s + 1) * asked; ask < read + early; ask += FETCH_BYTES) {
+    if (span == 0) int8_turned_factors(way, first);
+    const uint8_t *next = first + INT8_OUTPUTS < end ? block + block_bytes : NULL, *x_of_set = way->x;
+    const float *scales = way->scales;
+    uintptr_t read = (uintptr_t)block + (uintptr_t)(s + 1) * asked + early;
+    for (; s < sets; s++, read += asked) {
+      for (; ask < read; ask += FETCH_BYTES) {
         const char *pages = pages_after(ask, FETCH_PAGES);
         if (pages < (const char *)way->end) fetch_line_of_pages(pages, FETCH_PAGES);
       }
-      const int64_t own = s < 0 ? 0 : s;
-      const uint8_t *panel = panels[turn] + own % of_panel * set, *x = way->x + own * int8_set_bytes(form.group);
-      const float *scales = way->scales + 2 * own;
-      for (int64_t part = 0; part < parts; part++, x += sets * int8_set_bytes(form.group)) {
+      if (span > 0 && s >= 0 && s % span == 0) {
+        int8_dots_factors(way, block, s, halves, form);
+        scales = way->scales;
+      }
+      const uint8_t *panel = panels[turn] + (of_panel > 1 && s > 0 ? s % of_panel * set : 0), *x = x_of_set;
+      int64_t part = 0;
+      do {
         vi sums[INT8_OUTPUTS];
         if (s >= 0) int8_dots_products(panel, x, sums, form);
-        if (part == 0 && ((s + 1) % of_panel == 0 || s + 1 == sets)) {
-          int at_end = s + 1 == sets;
+        if (part == 0 && (of_panel == 1 || s + 1 == sets || (s + 1) % of_panel == 0)) {
+          const uint8_t *from = s + 1 == sets ? next : block;
           turn ^= 1;
-          if (!at_end || first + INT8_OUTPUTS < end) int8_dots_unpack(way, at_end ? block + block_bytes : block, at_end ? 0 : s + 1, panels[turn], form);
+          if (from != NULL) int8_dots_unpack(way, from, s + 1 == sets ? 0 : s + 1, panels[turn], halves, form);
         }
         if (s < 0) break;
         const float *factors = (const float *)(x + int8_set_factors(form.group));
@@ -250,7 +258,11 @@ GD_INLINE void int8_turned_loop(const int8_turned *way, int64_t begin, int64_t e
         GD_UNROLL for (int p = 0; p < INT8_OUTPUTS / 2; p++) {
           int8_turned_terms(sums[2 * p], sums[2 * p + 1], scales + 2 * p * stride, stride, x_scales, x_sums, &out[part][p], has_offset);
         }
-      }
+        x += sets * x_bytes;
+      } while (++part < parts);
+      if (s < 0) continue;
+      x_of_set += x_bytes;
+      scales += 2;
     }
     for (int64_t part = 0; part < parts; part++) int8_turned_finish(way, first, part * INT8_TURNED_ROWS, out[part]);
   }

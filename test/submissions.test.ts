@@ -4,6 +4,14 @@ import { Pins } from "../lib/tensor/pins.ts";
 import { Submissions } from "../lib/device/submissions.ts";
 import { thrownBy } from "./support/devices.ts";
 
+/** Of a device that can't notify, as the system has no more sockets. */
+const withoutSockets = {
+  makeNotifier(): number {
+    throw new DeviceError({ op: "device.finish", message: "no socket" });
+  },
+  notify: (): boolean => true,
+};
+
 /** A device whose submissions finish and fail when told to. */
 class FakeDevice {
   readonly status = new Int32Array(2);
@@ -23,6 +31,7 @@ class FakeDevice {
           while (((this.status[0]! - ticket) | 0) < 0) this.finish();
           return this.failures.get(ticket);
         },
+        ...withoutSockets,
       },
       this.pins,
     );
@@ -75,7 +84,7 @@ describe("submissions", () => {
   test("a failure of the waiting itself is thrown", () => {
     const status = new Int32Array(2);
     const failure = new DeviceError({ op: "wait", message: "another thread's device" });
-    const submissions = new Submissions({ device: {}, status, failureOf: () => undefined, waitFor: () => failure }, new Pins());
+    const submissions = new Submissions({ device: {}, status, failureOf: () => undefined, waitFor: () => failure, ...withoutSockets }, new Pins());
     submissions.committed(1);
     expect(thrownBy(() => submissions.wait("wait", undefined))).toBe(failure);
   });
@@ -91,7 +100,7 @@ describe("submissions", () => {
     await device.submissions.finish("finish", undefined, 3);
   });
 
-  test("finish resolves when the work is done, through both ways of polling", async () => {
+  test("finish resolves when the work is done, in turns of the event loop or after sleeps", async () => {
     for (const delay of [0, 5]) {
       const device = new FakeDevice();
       device.commit(1);

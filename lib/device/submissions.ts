@@ -2,7 +2,10 @@
 import { TimeoutError } from "../errors.ts";
 import type { Pins } from "../tensor/pins.ts";
 import { nextTurn } from "../turns.ts";
-import { Pauses } from "./pauses.ts";
+import { Notifier } from "./notifier.ts";
+
+/** Work that is expected within `below` ms is noticed within microseconds, for so many turns and so long: longer work needs the core that turns take. */
+const eager = { turns: 64, ms: 0.25, below: 2 };
 
 /** The parts of a device that submissions need. */
 export interface SubmissionSource {
@@ -17,6 +20,10 @@ export interface SubmissionSource {
   failureOf(ticket: number, op: string): Error | undefined;
   /** Blocks until a submission has finished; returns the native call's error. */
   waitFor(ticket: number, timeoutMs: number | undefined, op: string): Error | "timeout" | undefined;
+  /** A new socket's descriptor, on which the device writes what {@link notify} asks for. */
+  makeNotifier(): number;
+  /** Asks for a byte when a submission has finished; false if it has. */
+  notify(ticket: number, op: string): boolean;
 }
 
 /** The submissions of one device. They finish in the order of their tickets. */
@@ -31,7 +38,9 @@ export class Submissions {
   #reported = 0;
   /** Those whose failures are not reported. */
   readonly #ignored = new Set<number>();
-  readonly #pauses = new Pauses();
+  readonly #notifier = new Notifier();
+  /** Milliseconds of the two last waits: steps of a model take about as long as those before. */
+  #times: readonly [number, number] = [0, 0];
 
   constructor(source: SubmissionSource, pins: Pins) {
     this.#source = source;
@@ -67,24 +76,16 @@ export class Submissions {
    */
   async finish(op: string, signal: AbortSignal | undefined, timeoutMs: number | undefined, ticket = this.#last): Promise<void> {
     signal?.throwIfAborted();
-    const start = performance.now();
-    let turn = 0;
-    for (; !this.#isFinished(ticket); turn++) {
-      const elapsed = performance.now() - start;
+    const start = performance.now(), isShort = Math.min(...this.#times) < eager.below;
+    let elapsed = 0;
+    for (let turn = 0; !this.#isFinished(ticket); turn++, elapsed = performance.now() - start) {
       if (timeoutMs !== undefined && elapsed >= timeoutMs) throw timedOut(op, timeoutMs);
-      const pause = this.#pauses.next(turn, elapsed);
-      const left = timeoutMs === undefined ? Infinity : timeoutMs - elapsed;
-      if (pause.how === "nap") {
-        this.#source.waitFor(ticket, Math.min(pause.ms, left), op);
-        // An earlier pause of this wait has given other work its turn.
-        if (turn > 0 && this.#isFinished(ticket)) continue;
-      }
       // Both keep the process alive; a bare promise would not.
-      if (pause.how === "sleep") await Bun.sleep(Math.min(pause.ms, left));
-      else await nextTurn();
+      if (isShort && (turn < eager.turns || elapsed < eager.ms)) await nextTurn();
+      else await this.#wait(ticket, (timeoutMs ?? Infinity) - elapsed, op, signal);
       signal?.throwIfAborted();
     }
-    if (turn > 0) this.#pauses.ended(performance.now() - start);
+    if (elapsed > 0) this.#times = [elapsed, this.#times[0]];
     if (!this.#closed) this.#report(op, ticket);
   }
 
@@ -98,6 +99,13 @@ export class Submissions {
     this.#closed = true;
     if (!this.#isFinished(this.#last)) this.#source.waitFor(this.#last, undefined, "device.close");
     this.#source.status = this.#source.status.slice();
+    this.#notifier.close();
+  }
+
+  /** Until a submission has finished, or earlier. */
+  #wait(ticket: number, ms: number, op: string, signal: AbortSignal | undefined): Promise<void> {
+    const source = this.#source;
+    return this.#notifier.wait(() => source.makeNotifier(), () => !this.#isFinished(ticket) && source.notify(ticket, op), ms, signal);
   }
 
   readonly #isFinished = (ticket: number): boolean => ((Atomics.load(this.#source.status, 0) - ticket) | 0) >= 0;

@@ -35,6 +35,8 @@ export class DeviceWork {
       status,
       failureOf: (ticket, op) => native.failureOf(handle, ticket, op),
       waitFor: (ticket, timeoutMs, op) => native.waitFor(handle, ticket, timeoutMs, op),
+      makeNotifier: () => native.makeNotifier(handle, "device.finish"),
+      notify: (ticket, op) => native.notify(handle, ticket, op),
     };
     this.device = device;
     this.#handle = handle;

@@ -124,6 +124,19 @@ export function waitFor(
   return status === constants.GD_ERROR_TIMEOUT ? "timeout" : lastError(status, op);
 }
 
+/** A new socket on which the device writes what {@link notify} asks for; returns the descriptor, which the caller closes. */
+export function makeNotifier(device: Handle, op: string): number {
+  check(library().gd_notifier(asPointer(device), firstOut as never), op);
+  return firstOut[0]!;
+}
+
+/** Asks for a byte on that socket when a submission has finished; false if it has. */
+export function notify(device: Handle, ticket: number, op: string): boolean {
+  const status = library().gd_notify(asPointer(device), ticket);
+  if (status !== constants.GD_PENDING) check(status, op);
+  return status === constants.GD_PENDING;
+}
+
 /** Makes an empty plan. */
 export function createPlan(device: Handle, op: string): Handle {
   check(library().gd_plan_create(asPointer(device), firstOut as never), op);

@@ -899,6 +899,8 @@ export const symbols = {
   gd_discard: { args: ["ptr"], returns: "i32" },
   gd_poll: { args: ["ptr", "u64"], returns: "i32" },
   gd_wait: { args: ["ptr", "u64", "u64"], returns: "i32" },
+  gd_notifier: { args: ["ptr", "ptr"], returns: "i32" },
+  gd_notify: { args: ["ptr", "u64"], returns: "i32" },
   gd_plan_create: { args: ["ptr", "ptr"], returns: "i32" },
   gd_plan_run: { args: ["ptr", "ptr"], returns: "i32" },
   gd_plan_prepare: { args: ["ptr"], returns: "i32" },

@@ -62,6 +62,7 @@ async function perform(task: Task): Promise<unknown> {
       const { op } = slowWork(device);
       for (let i = 0; i < task.submissions; i++) device.run(op);
       Atomics.store(new Int32Array(task.shared), 0, 1);
+      await device.finish();
       return await new Promise(() => {});
     }
     case "double": {

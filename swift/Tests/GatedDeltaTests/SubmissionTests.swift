@@ -3,6 +3,12 @@ import GatedDeltaTypes
 import Testing
 import Threading
 
+#if canImport(Darwin)
+  import Darwin
+#else
+  import Glibc
+#endif
+
 @testable import GatedDelta
 
 @Suite struct SubmissionTests {
@@ -64,6 +70,57 @@ import Threading
     #expect(gd_poll(fixture.device, 3) == GD_PENDING)
     submissions[2].finish(nil)
     #expect(status[0] == 3 && gd_poll(fixture.device, 3) == GD_OK)
+  }
+
+  /// Bytes that can be read from a socket without waiting; 0 at its end, nil if there are none.
+  static func read(_ socket: Int32) -> Int? {
+    var bytes = [UInt8](repeating: 0, count: 16)
+    let count = recv(socket, &bytes, bytes.count, 0)
+    return count < 0 ? nil : count
+  }
+
+  @Test func aByteComesWhenASubmissionThatWasAskedForHasFinished() throws {
+    let fixture = try Fixture()
+    #expect(gd_notify(fixture.device, 0) == GD_ERROR_STATE)
+    #expect(gd_notifier(fixture.device, nil) == GD_ERROR_INVALID_ARGUMENT)
+    var socket: Int32 = -1
+    try #require(gd_notifier(fixture.device, &socket) == GD_OK)
+    defer { close(socket) }
+    for _ in 0..<4 {
+      try Self.encode(fixture)
+      _ = fixture.commit()
+    }
+    let submissions = fixture.backend.submissions
+    #expect(gd_notify(fixture.device, 0) == GD_OK)
+    #expect(gd_notify(fixture.device, 5) == GD_ERROR_RANGE && LastError().argument == "ticket")
+    #expect(gd_notify(fixture.device, 3) == GD_PENDING && gd_notify(fixture.device, 2) == GD_PENDING)
+    submissions[0].finish(nil)
+    #expect(Self.read(socket) == nil)
+    submissions[1].finish(Failure(.device, op: "linear", expected: "luck", received: "none"))
+    #expect(Self.read(socket) == 1 && gd_notify(fixture.device, 2) == GD_OK)
+    submissions[2].finish(nil)
+    #expect(Self.read(socket) == nil, "asking is for one end")
+    #expect(gd_notify(fixture.device, 4) == GD_PENDING)
+    var other: Int32 = -1
+    try #require(gd_notifier(fixture.device, &other) == GD_OK)
+    defer { close(other) }
+    #expect(Self.read(socket) == 0, "replaced")
+    submissions[3].finish(nil)
+    #expect(Self.read(other) == 1)
+  }
+
+  @Test func aSocketWithoutAReaderHarmsNobody() throws {
+    let fixture = try Fixture()
+    var socket: Int32 = -1
+    try #require(gd_notifier(fixture.device, &socket) == GD_OK)
+    close(socket)
+    for ticket in 1...3 as ClosedRange<UInt64> {
+      try Self.encode(fixture)
+      _ = fixture.commit()
+      #expect(gd_notify(fixture.device, ticket) == GD_PENDING)
+      fixture.backend.next()?.finish(nil)
+      #expect(gd_poll(fixture.device, ticket) == GD_OK)
+    }
   }
 
   @Test func aFailureBelongsToItsTicketAndStays() throws {

@@ -705,6 +705,13 @@ gd_status gd_discard(gd_handle device);                  /* drops what was encod
 gd_status gd_poll(gd_handle device, uint64_t ticket);    /* GD_OK, GD_PENDING or the submission's failure */
 /* Blocks for at most timeout_ns (UINT64_MAX: for ever): GD_OK, GD_ERROR_TIMEOUT or the submission's failure. */
 gd_status gd_wait(gd_handle device, uint64_t ticket, uint64_t timeout_ns);
+/* For an event loop, which can wait for neither: a socket that can be read once a submission has finished whose ticket was given to
+ * gd_notify. It does not block; reading takes the bytes away, one for each end. The caller closes it, and it can be read to its end once
+ * the device is closed. A device has one: a second call replaces the first one's. GD_ERROR_DEVICE if the system has no more sockets. */
+gd_status gd_notifier(gd_handle device, int32_t *socket);
+/* GD_PENDING: a byte comes when the submission has finished, or an earlier one that was asked for and has not. GD_OK: it has
+ * finished, well or not, and none comes. GD_ERROR_STATE before gd_notifier. */
+gd_status gd_notify(gd_handle device, uint64_t ticket);
 
 /* Functions whose names begin with gd_test_ are in a clone's build and not in a published library.
  *

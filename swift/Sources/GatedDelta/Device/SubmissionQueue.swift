@@ -44,6 +44,9 @@ final class SubmissionQueue: @unchecked Sendable {
   private var first = 0
   private var failures = FailureLog()
   private var faults: [UInt64: Failure] = [:]
+  private var notifier: Notifier?
+  /// The first ticket whose end is notified.
+  private var awaited = UInt64.max
 
   var lastTicket: UInt64 {
     mutex.lock()
@@ -94,6 +97,32 @@ final class SubmissionQueue: @unchecked Sendable {
     }
     status.publish(finished: finished, failed: failed)
     mutex.wakeAll()
+    if finished >= awaited {
+      awaited = .max
+      notifier?.notify()
+    }
+  }
+
+  /// A new notifier's socket for the caller.
+  func makeNotifier() throws(Failure) -> Int32 {
+    mutex.lock()
+    defer { mutex.unlock() }
+    var socket: Int32 = -1
+    notifier = try Notifier(&socket)
+    return socket
+  }
+
+  /// Has the end of a submission notified, or that of an earlier one that was asked for before; false if it has finished.
+  func notify(_ ticket: UInt64) throws(Failure) -> Bool {
+    mutex.lock()
+    defer { mutex.unlock() }
+    guard notifier != nil else {
+      throw Failure(.state, argument: "device", expected: "a device with a notifier", received: "one without")
+    }
+    try expectCommitted(ticket)
+    guard ticket > finished else { return false }
+    awaited = min(awaited, ticket)
+    return true
   }
 
   /// True once the submission has succeeded, false while it is pending.
@@ -162,11 +191,15 @@ final class SubmissionQueue: @unchecked Sendable {
   /// Nil for one that has already finished.
   private func submission(_ ticket: UInt64) -> PendingSubmission? { place(of: ticket).flatMap { pending[$0] } }
 
-  private func outcome(of ticket: UInt64) throws(Failure) -> Bool {
+  private func expectCommitted(_ ticket: UInt64) throws(Failure) {
     guard ticket <= committed else {
       throw Failure(
         .range, argument: "ticket", expected: "a ticket of this device, 0..\(committed)", received: "\(ticket)")
     }
+  }
+
+  private func outcome(of ticket: UInt64) throws(Failure) -> Bool {
+    try expectCommitted(ticket)
     guard ticket <= finished else { return false }
     if let failure = failures.failure(of: ticket) { throw failure }
     return true

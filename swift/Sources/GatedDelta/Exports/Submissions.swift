@@ -39,6 +39,22 @@ public func wait(_ handle: UInt64, _ ticket: UInt64, _ timeout: UInt64) -> gd_st
   }
 }
 
+@_cdecl("gd_notifier")
+public func makeNotifier(_ handle: UInt64, _ socket: UnsafeMutablePointer<Int32>?) -> gd_status {
+  boundary("notifier") { () throws(Failure) in
+    let device = try Caller.device(handle)
+    try Caller.require(socket, "socket").pointee = try device.queue.makeNotifier()
+    return GD_OK
+  }
+}
+
+@_cdecl("gd_notify")
+public func notify(_ handle: UInt64, _ ticket: UInt64) -> gd_status {
+  boundary("notify") { () throws(Failure) in
+    try Caller.device(handle).queue.notify(ticket) ? GD_PENDING : GD_OK
+  }
+}
+
 @_cdecl("gd_plan_create")
 public func createPlan(_ handle: UInt64, _ result: UnsafeMutablePointer<UInt64>?) -> gd_status {
   boundary("planCreate") { () throws(Failure) in

@@ -1,0 +1,68 @@
+/** Waits for a device's work that leave the event loop free: the device writes to a socket, whose other end the event loop has. */
+import type { FdSocketOptions, Socket } from "bun";
+
+/** Milliseconds of the longest wait: a socket that other code has closed by mistake delays the end of a wait, and does not prevent it. */
+const longest = 1000;
+/** Milliseconds of a sleep where there is no socket. */
+const withoutSocket = 1;
+
+/** A device's notifications. It has no reference to the device, which may be collected. */
+export class Notifier {
+  readonly #waits = new Set<() => void>();
+  /** Undefined inside: there is none, or none any more. */
+  #socket: Promise<Socket | undefined> | undefined;
+
+  /**
+   * Resolves when the device notifies, when a signal is aborted, when the notifier is closed, or after a time. Keeps the process
+   * alive.
+   *
+   * @param make gives the descriptor of a native socket; called once.
+   * @param ask asks the device for a notification; false if there is nothing to wait for.
+   * @param ms the longest wait; at most {@link longest} is taken.
+   */
+  async wait(make: () => number, ask: () => boolean, ms: number, signal: AbortSignal | undefined): Promise<void> {
+    const socket = await (this.#socket ??= this.#connect(make));
+    if (socket === undefined) return Bun.sleep(Math.min(ms, withoutSocket));
+    if (!ask()) return;
+    await new Promise<void>((resolve) => {
+      const end = () => {
+        this.#waits.delete(end);
+        if (this.#waits.size === 0) socket.unref();
+        clearTimeout(timer);
+        signal?.removeEventListener("abort", end);
+        resolve();
+      };
+      const timer = setTimeout(end, Math.min(ms, longest));
+      signal?.addEventListener("abort", end);
+      if (this.#waits.size === 0) socket.ref();
+      this.#waits.add(end);
+    });
+  }
+
+  /** Ends all waits. */
+  close(): void {
+    void this.#socket?.then((socket) => socket?.terminate());
+    this.#end();
+  }
+
+  /** Systems limit the number of sockets: without one, waits are sleeps. */
+  async #connect(make: () => number): Promise<Socket | undefined> {
+    try {
+      const options: FdSocketOptions = { fd: make(), socket: { data: this.#wake, close: this.#end, error: this.#end } };
+      const socket = await Bun.connect(options as never); // its types lack these options
+      socket.unref();
+      return socket;
+    } catch {
+      return undefined;
+    }
+  }
+
+  readonly #wake = (): void => {
+    for (const end of [...this.#waits]) end();
+  };
+
+  readonly #end = (): void => {
+    this.#socket = Promise.resolve(undefined);
+    this.#wake();
+  };
+}

@@ -1,0 +1,49 @@
+import GatedDeltaTypes
+
+#if canImport(Darwin)
+  import Darwin
+#else
+  import Glibc
+#endif
+
+/// Two connected sockets. The device writes a byte to its own, and the caller's event loop, which has the other one, notices
+/// it without asking for it again and again.
+final class Notifier: Sendable {
+  private let own: Int32
+
+  /// - Parameter other: is set to the caller's socket, which the caller closes.
+  init(_ other: inout Int32) throws(Failure) {
+    var ends: [Int32] = [-1, -1]
+    #if canImport(Darwin)
+      let kind = SOCK_STREAM
+    #else
+      let kind = Int32(SOCK_STREAM.rawValue)
+    #endif
+    guard socketpair(AF_UNIX, kind, 0, &ends) == 0 else {
+      throw Failure(
+        .device, expected: "two connected sockets", received: "none: \(String(cString: strerror(errno)))")
+    }
+    for end in ends {
+      _ = fcntl(end, F_SETFD, FD_CLOEXEC)
+      _ = fcntl(end, F_SETFL, O_NONBLOCK)
+      #if canImport(Darwin)
+        var on: Int32 = 1
+        setsockopt(end, SOL_SOCKET, SO_NOSIGPIPE, &on, socklen_t(MemoryLayout<Int32>.size))
+      #endif
+    }
+    own = ends[0]
+    other = ends[1]
+  }
+
+  deinit { _ = close(own) }
+
+  /// A full socket has bytes enough to wake its reader, and one that was closed has no reader.
+  func notify() {
+    var byte: UInt8 = 1
+    #if canImport(Darwin)
+      _ = send(own, &byte, 1, 0)
+    #else
+      _ = send(own, &byte, 1, Int32(MSG_NOSIGNAL))
+    #endif
+  }
+}

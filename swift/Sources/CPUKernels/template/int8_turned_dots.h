@@ -214,7 +214,8 @@ GD_INLINE void int8_turned_loop(const int8_turned *way, int64_t begin, int64_t e
   const int64_t set = 2 * form.group, apart = int8_dots_apart(form), of_panel = apart / set, sets = way->sets, x_bytes = int8_set_bytes(form.group);
   const int64_t block_bytes = INT8_OUTPUTS * way->row_bytes, parts = int8_turned_parts(way->op->rows);
   const int has_offset = int8_has_offset(form), span = int8_dots_span(form);
-  const int64_t stride = span > 0 ? 2 * span : way->stride;
+  /* From an output's factors to the next one's, and from a set's to those of the next one. */
+  const int64_t stride = span == 8 ? 16 : span > 0 ? 2 : way->stride, ahead = span == 4 ? 2 * INT8_OUTPUTS : 2;
   _Alignas(64) uint8_t panels[2][INT8_OUTPUTS * apart];
   _Alignas(64) uint16_t halves[2 * INT8_DOTS_HALVES];
   /* Bytes from `ask` on are asked for as those before `read` are read, by pages as the loop of tiles does. */
@@ -262,7 +263,7 @@ GD_INLINE void int8_turned_loop(const int8_turned *way, int64_t begin, int64_t e
       } while (++part < parts);
       if (s < 0) continue;
       x_of_set += x_bytes;
-      scales += 2;
+      scales += ahead;
     }
     for (int64_t part = 0; part < parts; part++) int8_turned_finish(way, first, part * INT8_TURNED_ROWS, out[part]);
   }

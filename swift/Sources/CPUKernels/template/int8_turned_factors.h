@@ -17,10 +17,33 @@ GD_INLINE void int8_dots_copy(const uint8_t *from, uint16_t *halves, int8_block 
     __asm__ volatile("movw %w1, %0" : "=m"(halves[i / 2 * INT8_DOTS_HALVES + i % 2]) : "r"(half));
   }
 }
-/* Of the large blocks of INT8_OUTPUTS rows, from `block` on. */
+/* Of the large blocks of INT8_OUTPUTS rows, from `block` on: of each set two scales of each row. A lane is a row, in the order 0, 1, 8, 9, 2, 3, 10, 11 and so on,
+ * which puts rows 0 to 7 into one vector where those of two groups are paired. */
 static __attribute__((noinline)) void int8_dots_eights(const uint8_t *block, int64_t row_bytes, float *scales) {
-  for (int f = 0; f < INT8_OUTPUTS; f++, block += row_bytes, scales += 8) int8_eights(block, scales, scales + INT8_OFFSETS, GGML_Q4_K);
+  __m512i own[4];
+  GD_UNROLL for (int i = 0; i < 4; i++) {
+    const uint8_t *row = block + (i % 2 + i / 2 * 8) * row_bytes;
+    own[i] = _mm512_castsi128_si512(int8_load_16(row));
+    own[i] = _mm512_inserti32x4(own[i], int8_load_16(row + 2 * row_bytes), 1);
+    own[i] = _mm512_inserti32x4(own[i], int8_load_16(row + 4 * row_bytes), 2);
+    own[i] = _mm512_inserti32x4(own[i], int8_load_16(row + 6 * row_bytes), 3);
+  }
+  __m512i a = _mm512_unpacklo_epi32(own[0], own[1]), b = _mm512_unpackhi_epi32(own[0], own[1]);
+  __m512i c = _mm512_unpacklo_epi32(own[2], own[3]), d = _mm512_unpackhi_epi32(own[2], own[3]);
+  vu halves = (vu)_mm512_unpacklo_epi64(a, c), low[2] = {(vu)_mm512_unpackhi_epi64(a, c), (vu)_mm512_unpacklo_epi64(b, d)}, high = (vu)_mm512_unpackhi_epi64(b, d);
+  GD_UNROLL for (int kind = 0; kind < 2; kind++, scales += INT8_OFFSETS) {
+    vf factor = (vf)_mm512_cvtph_ps(_mm512_cvtepi32_epi16((__m512i)(halves >> 16 * kind)));
+    if (kind == 1) factor = -factor;
+    const vu bytes[2] = {low[kind] & 0x3f3f3f3f, (high >> 4 * kind & 0x0f0f0f0f) | (low[kind] >> 2 & 0x30303030)};
+    GD_UNROLL for (int set = 0; set < 4; set++) {
+      vu two = bytes[set / 2] >> set % 2 * 16;
+      vf first = __builtin_convertvector((vi)(two & 0xff), vf) * factor, second = __builtin_convertvector((vi)(two >> 8 & 0xff), vf) * factor;
+      store(scales, set * 32, GD_CPU_F32, (vf)_mm512_unpacklo_ps((__m512)first, (__m512)second));
+      store(scales, set * 32 + 16, GD_CPU_F32, (vf)_mm512_unpackhi_ps((__m512)first, (__m512)second));
+    }
+  }
 }
+/* The same for blocks of sixteen groups: of each row all scales. */
 static __attribute__((noinline)) void int8_dots_sixteens(const uint8_t *block, int64_t row_bytes, float *scales) {
   for (int f = 0; f < INT8_OUTPUTS; f++, block += row_bytes, scales += 16) {
     vf own, none;

@@ -1,4 +1,4 @@
-/** Waits for a device's work that leave the event loop free: the device writes to a socket, whose other end the event loop has. */
+/** Waits for a device's work that leave the event loop free: the device writes to a socket that the loop listens to. */
 import type { FdSocketOptions, Socket } from "bun";
 
 /** Milliseconds of the longest wait: a socket that other code has closed by mistake delays the end of a wait, and does not prevent it. */
@@ -14,7 +14,7 @@ export class Notifier {
 
   /**
    * Resolves when the device notifies, when a signal is aborted, when the notifier is closed, or after a time. Keeps the process
-   * alive.
+   * alive until then.
    *
    * @param make gives the descriptor of a native socket; called once.
    * @param ask asks the device for a notification; false if there is nothing to wait for.
@@ -27,14 +27,12 @@ export class Notifier {
     await new Promise<void>((resolve) => {
       const end = () => {
         this.#waits.delete(end);
-        if (this.#waits.size === 0) socket.unref();
         clearTimeout(timer);
         signal?.removeEventListener("abort", end);
         resolve();
       };
-      const timer = setTimeout(end, Math.min(ms, longest));
+      const timer = setTimeout(end, Math.min(ms, longest)); // it keeps the process alive, too
       signal?.addEventListener("abort", end);
-      if (this.#waits.size === 0) socket.ref();
       this.#waits.add(end);
     });
   }

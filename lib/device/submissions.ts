@@ -21,7 +21,7 @@ export interface SubmissionSource {
   /** Blocks until a submission has finished; returns the native call's error. */
   waitFor(ticket: number, timeoutMs: number | undefined, op: string): Error | "timeout" | undefined;
   /** A new socket's descriptor, on which the device writes what {@link notify} asks for. */
-  makeNotifier(): number;
+  makeNotifier(op: string): number;
   /** Asks for a byte when a submission has finished; false if it has. */
   notify(ticket: number, op: string): boolean;
 }
@@ -105,7 +105,7 @@ export class Submissions {
   /** Until a submission has finished, or earlier. */
   #wait(ticket: number, ms: number, op: string, signal: AbortSignal | undefined): Promise<void> {
     const source = this.#source;
-    return this.#notifier.wait(() => source.makeNotifier(), () => !this.#isFinished(ticket) && source.notify(ticket, op), ms, signal);
+    return this.#notifier.wait(() => source.makeNotifier(op), () => !this.#isFinished(ticket) && source.notify(ticket, op), ms, signal);
   }
 
   readonly #isFinished = (ticket: number): boolean => ((Atomics.load(this.#source.status, 0) - ticket) | 0) >= 0;

@@ -35,7 +35,7 @@ export class DeviceWork {
       status,
       failureOf: (ticket, op) => native.failureOf(handle, ticket, op),
       waitFor: (ticket, timeoutMs, op) => native.waitFor(handle, ticket, timeoutMs, op),
-      makeNotifier: () => native.makeNotifier(handle, "device.finish"),
+      makeNotifier: (op) => native.makeNotifier(handle, op),
       notify: (ticket, op) => native.notify(handle, ticket, op),
     };
     this.device = device;

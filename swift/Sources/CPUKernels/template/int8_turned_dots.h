@@ -128,11 +128,13 @@ GD_INLINE void int8_dots_six(const uint8_t *block, int half, uint8_t *to) {
   store_vi(to + 64, int8_pairs_within(high, 16));
 }
 
-/* The numbers of a row's set, which begin at `from`; of Q5_K set `place` of the block there. */
+/* The numbers of a row's set, which begin at `from`; of Q5_K set `place` of the block there, of Q6_K the whole block. */
 GD_INLINE void int8_dots_row(const uint8_t *from, uint8_t *to, int64_t place, int8_block form) {
   const vi twice = {0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7}, odd = {0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4};
   if (form.type == GGML_Q8_0) {
     store_vi(to, int8_pairs_within(int8_few_bytes(from, form), 32));
+  } else if (form.groups == 16) {
+    GD_UNROLL for (int half = 0; half < 2; half++) int8_dots_six(from, half, to + 128 * half);
   } else if (form.type == GGML_Q5_K) {
     store_vi(to, int8_pairs_within(int8_five(from, (int)place), 32));
   } else if (int8_are_bytes(form)) {
@@ -217,8 +219,7 @@ GD_INLINE void int8_dots_unpack(const int8_turned *way, int8_dots_rows *rows, in
     GD_UNROLL for (int f = 0; f < INT8_OUTPUTS / 2; f++, row += rows->row_bytes, to += int8_dots_apart(form), halves += 2) {
       __asm__ volatile("" : "+r"(row)); /* One addition a row, after the products before it: compilers multiply. */
       if (int8_dots_span(form) == 1) int8_dots_copy(row, halves, form);
-      if (form.groups == 16) GD_UNROLL for (int half = 0; half < 2; half++) int8_dots_six(row, half, to + 128 * half);
-      else int8_dots_row(row, to, rows->set % 4, form);
+      int8_dots_row(row, to, rows->set % 4, form);
     }
   }
   rows->row = row;

@@ -2,24 +2,25 @@ import GatedDeltaTypes
 
 #if canImport(Darwin)
   import Darwin
+  private let stream = SOCK_STREAM
+  /// SO_NOSIGPIPE stands for it.
+  private let withoutSignal: Int32 = 0
 #else
   import Glibc
+  private let stream = Int32(SOCK_STREAM.rawValue)
+  private let withoutSignal = Int32(MSG_NOSIGNAL)
 #endif
 
 /// Two connected sockets. The device writes a byte to its own, and the caller's event loop, which has the other one, notices
 /// it without asking for it again and again.
 final class Notifier: Sendable {
   private let own: Int32
+  /// The caller's, who closes it.
+  let other: Int32
 
-  /// - Parameter other: is set to the caller's socket, which the caller closes.
-  init(_ other: inout Int32) throws(Failure) {
+  init() throws(Failure) {
     var ends: [Int32] = [-1, -1]
-    #if canImport(Darwin)
-      let kind = SOCK_STREAM
-    #else
-      let kind = Int32(SOCK_STREAM.rawValue)
-    #endif
-    guard socketpair(AF_UNIX, kind, 0, &ends) == 0 else {
+    guard socketpair(AF_UNIX, stream, 0, &ends) == 0 else {
       throw Failure(
         .device, expected: "two connected sockets", received: "none: \(String(cString: strerror(errno)))")
     }
@@ -40,10 +41,6 @@ final class Notifier: Sendable {
   /// A full socket has bytes enough to wake its reader, and one that was closed has no reader.
   func notify() {
     var byte: UInt8 = 1
-    #if canImport(Darwin)
-      _ = send(own, &byte, 1, 0)
-    #else
-      _ = send(own, &byte, 1, Int32(MSG_NOSIGNAL))
-    #endif
+    _ = send(own, &byte, 1, withoutSignal)
   }
 }

@@ -107,9 +107,9 @@ final class SubmissionQueue: @unchecked Sendable {
   func makeNotifier() throws(Failure) -> Int32 {
     mutex.lock()
     defer { mutex.unlock() }
-    var socket: Int32 = -1
-    notifier = try Notifier(&socket)
-    return socket
+    let made = try Notifier()
+    notifier = made
+    return made.other
   }
 
   /// Has the end of a submission notified, or that of an earlier one that was asked for before; false if it has finished.

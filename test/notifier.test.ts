@@ -61,16 +61,22 @@ describe("waits for long work", () => {
     expect(turns).toBeGreaterThan(0);
   });
 
-  test("end each with its own submission", async () => {
+  test("end each when its own submission has ended", async () => {
     using device = openDevice();
     await waitOften(device);
     const { op } = slowWork(device);
+    const { status } = nativeDevice.describeDevice(device[native]);
     const ended: number[] = [];
     const tickets = Array.from({ length: 6 }, () => {
       device.run(op);
       return device.lastTicket;
     });
-    await Promise.all(tickets.toReversed().map((ticket) => device[finishUpTo](ticket).then(() => ended.push(ticket))));
+    const ends = tickets.toReversed().map(async (ticket) => {
+      await device[finishUpTo](ticket);
+      expect(Atomics.load(status, 0)).toBeGreaterThanOrEqual(ticket);
+      ended.push(ticket);
+    });
+    await Promise.all(ends);
     expect(ended.toSorted((a, b) => a - b)).toEqual(tickets);
     expect(isPending(device)).toBe(false);
   });

@@ -6,8 +6,8 @@ import { thrownBy } from "./support/devices.ts";
 
 /** Of a device that can't notify, as the system has no more sockets. */
 const withoutSockets = {
-  makeNotifier(): number {
-    throw new DeviceError({ op: "device.finish", message: "no socket" });
+  makeNotifier(op: string): number {
+    throw new DeviceError({ op, message: "no socket" });
   },
   notify: (): boolean => true,
 };

@@ -1,6 +1,7 @@
 /**
  * Times a whole model against the machine's limits, probed in the same run: a prompt of 512 tokens against the multiply-add peak, and
- * decoding, one token a step, against the rates at which memory is read, and read and written in place.
+ * decoding, one token a step, against the rates at which memory is read, and read and written in place: medians beside medians of single
+ * passes, the best beside the best.
  *
  *     bun bench/model/run.ts FOLDER [--threads 2] [--prompt 512] [--tokens 40] [--sequences 1] [--activations exact|int8]
  *
@@ -71,13 +72,13 @@ await model.run(sequences.map((sequence, i) => ({ sequence, tokens: ids(16, i) }
 const steps: number[] = [];
 const scripted: number[] = [];
 const states = count * model.stateBytes;
-/** The least time of a step's reads, and of its reads and writes, at the rates of a moment. */
+/** The least time of a step's reads, and of its reads and writes, at the rates of single passes. */
 const leasts: { readonly matrices: number; readonly all: number }[] = [];
 for (let t = 0; t < tokens; t++) {
   // In turns with the steps: other work on a shared machine changes what memory gives within seconds.
   if (t % 5 === 0) {
-    const matrices = bytes / probe.bandwidth("read", coldBytes, threads, 40);
-    leasts.push({ matrices, all: matrices + (2 * states) / probe.bandwidth("in-place", coldBytes, threads, 40) });
+    const [reads, writes] = [probe.bandwidths("read", coldBytes, threads), probe.bandwidths("in-place", coldBytes, threads)];
+    for (const [i, rate] of reads.entries()) leasts.push({ matrices: bytes / rate, all: bytes / rate + (2 * states) / writes[i]! });
   }
   const start = performance.now();
   const step = model.run(sequences.map((sequence) => ({ sequence, tokens: [t] })));

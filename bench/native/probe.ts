@@ -54,28 +54,39 @@ export class Probe {
    * about what they may take.
    */
   bandwidth(pattern: Pattern, workingSet: number, threads: number, milliseconds: number): number {
+    const { moved, way, pass } = this.#fastestWay(pattern, workingSet, threads);
+    return moved / Math.min(...pass(way, passesIn(milliseconds, Math.min(...pass(way, 2)))));
+  }
+
+  /** The same in each of two consecutive passes, after one in which the threads begin: for medians of what is timed in turns with them. */
+  bandwidths(pattern: Pattern, workingSet: number, threads: number): number[] {
+    const { moved, way, pass } = this.#fastestWay(pattern, workingSet, threads);
+    return pass(way, 3).slice(1).map((seconds) => moved / seconds);
+  }
+
+  /** The fastest way, passes in any way, which give their seconds, and the bytes that each moves. */
+  #fastestWay(pattern: Pattern, workingSet: number, threads: number) {
     const each = Math.floor(Math.min(workingSet, coldBytes) / arrays[pattern] / 64) * 64;
     const [a, b, c] = [0, 1, 2].map((i) => (this.#memory + (i < arrays[pattern] ? i * each : 0)) as Pointer);
-    const moved = each * bytesMoved[pattern];
     const pass = (way: number, passes: number) =>
-      fastest(passes, (out) =>
+      secondsOf(passes, (out) =>
         this.#native.probe_stream(patterns.indexOf(pattern), way, a!, b!, c!, BigInt(each / 4), threads, passes, out),
       );
     const kind = `${pattern} ${workingSet} ${threads}`;
     let way = this.#ways.get(kind);
     if (way === undefined) {
-      const tried = Array.from({ length: ways }, (_, i) => pass(i, 3));
+      const tried = Array.from({ length: ways }, (_, i) => Math.min(...pass(i, 3)));
       way = tried.indexOf(Math.min(...tried));
       this.#ways.set(kind, way);
     }
-    return moved / pass(way, passesIn(milliseconds, pass(way, 2)));
+    return { moved: each * bytesMoved[pattern], way, pass };
   }
 
   /** Multiply-adds a second, each of one float, on `threads` threads together. */
   multiplyAdds(threads: number, milliseconds: number): number {
     const rounds = 20_000;
     const pass = (passes: number) =>
-      fastest(passes, (out) => this.#native.probe_peak(BigInt(rounds), threads, passes, out));
+      Math.min(...secondsOf(passes, (out) => this.#native.probe_peak(BigInt(rounds), threads, passes, out)));
     return (threads * this.#native.probe_multiply_adds(BigInt(rounds))) / pass(passesIn(milliseconds, pass(3)));
   }
 }
@@ -84,8 +95,9 @@ function passesIn(milliseconds: number, seconds: number): number {
   return Math.max(3, Math.min(5000, Math.round(milliseconds / 1000 / seconds)));
 }
 
-function fastest(passes: number, run: (seconds: Float64Array) => number): number {
+/** Seconds of each pass. */
+function secondsOf(passes: number, run: (seconds: Float64Array) => number): number[] {
   const seconds = new Float64Array(passes);
   if (run(seconds) !== 0) throw new Error("the probe has no room for so many threads");
-  return Math.min(...seconds);
+  return [...seconds];
 }

@@ -75,8 +75,9 @@ const states = count * model.stateBytes;
 /** The least time of a step's reads, and of its reads and writes, at the rates of single passes. */
 const leasts: { readonly matrices: number; readonly all: number }[] = [];
 for (let t = 0; t < tokens; t++) {
-  // In turns with the steps: other work on a shared machine changes what memory gives within seconds.
-  if (t % 5 === 0) {
+  // In turns with ten steps: other work on a shared machine changes what memory gives within seconds. The first step after a pause takes longer.
+  const isFirst = t % 11 === 0;
+  if (isFirst) {
     const [reads, writes] = [probe.bandwidths("read", coldBytes, threads), probe.bandwidths("in-place", coldBytes, threads)];
     for (const [i, rate] of reads.entries()) leasts.push({ matrices: bytes / rate, all: bytes / rate + (2 * states) / writes[i]! });
   }
@@ -84,7 +85,7 @@ for (let t = 0; t < tokens; t++) {
   const step = model.run(sequences.map((sequence) => ({ sequence, tokens: [t] })));
   const committed = performance.now();
   await step;
-  if (t < 5) continue;
+  if (isFirst) continue;
   steps.push((performance.now() - start) / 1000);
   scripted.push((committed - start) / 1000);
 }

@@ -144,9 +144,14 @@ GD_INLINE vf int8_xs_factors(const uint8_t *block, int bytes) {
   return __builtin_convertvector((vi)numbers - 32, vf) * halves;
 }
 
+/* Whether four blocks are whole lines: these are asked for into the first cache between the products, others before them. */
+GD_INLINE int int8_four_are_lines(int8_block form) { return form.groups == 1 && form.group > 16 && 4 * form.bytes % 64 == 0; }
+
 /* The sums of products of sixteen groups from a block on, or of as many as are left, in order; and if the blocks hold them, their scales
- * and what is added. */
-GD_INLINE vi int8_sixteen_of(const uint8_t *block, const int8_t *x, int64_t left, int8_block form, vf *scales, vf *offsets) {
+ * and what is added. near: what is asked for meanwhile, if four blocks are lines. */
+GD_INLINE vi int8_sixteen_of(
+  const uint8_t *block, const int8_t *x, int64_t left, const uint8_t *near, int8_block form, vf *scales, vf *offsets
+) {
   uint32_t type = form.type;
   int bytes = form.bytes;
   vi own[4];
@@ -174,6 +179,7 @@ GD_INLINE vi int8_sixteen_of(const uint8_t *block, const int8_t *x, int64_t left
   } else {
     GD_UNROLL for (int k = 0; k < 4; k++) {
       own[k] = (vi){0};
+      if (int8_four_are_lines(form) && gd_cpu_asks_by_pages) fetch(near + 4 * k * bytes, 4 * bytes);
       if (4 * k < left) own[k] = int8_four_blocks(block + 4 * k * bytes, x + 4 * k * form.group, form);
     }
     if (form.is_mlx) {
@@ -220,10 +226,11 @@ GD_INLINE void int8_block_terms(
 #else
     int8_ask_by_call(block, step, end);
 #endif
-    if (gd_cpu_asks_by_pages) fetch_lines(block + FETCH_NEAR, step);
+    const uint8_t *near = block + FETCH_NEAR;
+    if (!int8_four_are_lines(form) && gd_cpu_asks_by_pages) fetch(near, step);
     if (left < 16 && (!form.is_mlx || form.group == 16 || left % 4 != 0)) own = __builtin_memcpy(last, block, (size_t)(left / form.groups * form.bytes));
     vf scales, offsets;
-    vi sums = int8_total(int8_sixteen_of(own, values, left, form, &scales, &offsets), int8_block_is_small(form));
+    vi sums = int8_total(int8_sixteen_of(own, values, left, near, form, &scales, &offsets), int8_block_is_small(form));
     if (form.is_mlx) scales = int8_sixteen_factors(matrix->scales, at + g, left, form.type == 0 ? matrix->dtype : GD_CPU_U8, form.group);
     if (form.type == 0) offsets = int8_sixteen_factors(matrix->biases, at + g, left, matrix->dtype, form.group);
     else if (int8_ggml_middle(form.type) != 0) sums += load_vi(x->starts + first + g);

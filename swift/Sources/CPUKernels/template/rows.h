@@ -102,12 +102,6 @@ GD_INLINE void fetch(const void *start, int64_t bytes) {
   for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch((const char *)start + at);
 }
 
-/* The same of the lines that begin in these bytes, so that calls for what lies in a row ask for each line once. */
-GD_INLINE void fetch_lines(const void *start, int64_t bytes) {
-  uintptr_t first = (uintptr_t)start, last = first + (uintptr_t)bytes;
-  for (uintptr_t at = (first + 63) & ~(uintptr_t)63; at < last; at += 64) __builtin_prefetch((const char *)at);
-}
-
 /* The same into the L2 cache, for data that is needed later, so that few requests of the L1 cache wait for memory at a
  * time. */
 GD_INLINE void fetch_far(const void *start, int64_t bytes) {

@@ -1,7 +1,7 @@
 /**
  * Times a whole model against the machine's limits, probed in the same run: a prompt of 512 tokens against the multiply-add peak, and
- * decoding, one token a step, against the rates at which memory is read, and read and written in place: medians beside medians of single
- * passes, the best beside the best.
+ * decoding, one token a step, against the rates at which memory is read, and read and written in place: the median of steps against the median
+ * of single passes, and the best against the best.
  *
  *     bun bench/model/run.ts FOLDER [--threads 2] [--prompt 512] [--tokens 40] [--sequences 1] [--activations exact|int8]
  *

@@ -31,12 +31,6 @@ export interface ExpertMatrices {
   of(placed: PlacedMatrices, expert: number): PlacedMatrices;
 }
 
-/** Computed where it is asked for: most tests compare bits, and need no elements. */
-function once(compute: () => Reference): () => Reference {
-  let values: Reference | undefined;
-  return () => (values ??= compute());
-}
-
 /** Random matrices `[experts, outFeatures, inFeatures]`, whose elements are about 1 / sqrt(inFeatures) large, except in ggml's types. */
 export function expertMatrices(random: Random, weightFormat: WeightFormat, shape: readonly [number, number, number], scales = random.pick(["f32", "f16", "bf16"] as const)): ExpertMatrices {
   const [experts, features, columns] = shape;
@@ -46,39 +40,29 @@ export function expertMatrices(random: Random, weightFormat: WeightFormat, shape
     weightFormat: format,
     ...(Object.fromEntries(Object.entries(tensors).map(([name, tensor]) => [name, (tensor as Tensor).slice(expert, expert + 1).reshape(tensor.shape.slice(1))])) as { weight: Tensor }),
   });
+  // Elements are computed where they are asked for: most tests compare bits, and need none.
+  const made = (compute: () => Reference, place: ExpertMatrices["place"]): ExpertMatrices => {
+    let values: Reference | undefined;
+    return { get values() { return (values ??= reshape(compute(), shape)); }, of, place };
+  };
   if (bits === undefined) {
     const values = fill([...shape], weightFormat as FloatDType, () => random.normal() / Math.sqrt(columns));
     return { values, of, place: (layouts) => ({ weightFormat, weight: layouts.packed("weight", weightFormat as FloatDType, values) }) };
   }
   if (dtype === "u8") {
     const blocks = randomBlocks(random, weightFormat as BlockName, experts * features, columns / elements);
-    const values = once(() => reshape(valuesOf(blocks), shape));
-    return {
-      get values() { return values(); },
-      of,
-      place: (layouts) => ({ weightFormat, weight: split(placeBlocks(layouts, blocks).weight) }),
-    };
+    return made(() => valuesOf(blocks), (layouts) => ({ weightFormat, weight: split(placeBlocks(layouts, blocks).weight) }));
   }
   if (family === "micro") {
     const micro = randomMicro(random, weightFormat as MicroName, [experts * features, columns]);
-    const values = once(() => reshape(dequantiseMicro(micro), shape));
-    return {
-      get values() { return values(); },
-      of,
-      place: (layouts) => {
-        const placed = placeMicro(layouts, micro);
-        return { weightFormat, weight: split(placed.weight), scales: split(placed.scales) };
-      },
-    };
+    return made(() => dequantiseMicro(micro), (layouts) => {
+      const placed = placeMicro(layouts, micro);
+      return { weightFormat, weight: split(placed.weight), scales: split(placed.scales) };
+    });
   }
   const packed = randomQuantised(random, [experts * features, columns], bits, elements, scales);
-  const values = once(() => reshape(dequantise(packed), shape));
-  return {
-    get values() { return values(); },
-    of,
-    place: (layouts) => {
-      const placed = placeQuantised(layouts, packed, scales);
-      return { weightFormat, weight: split(placed.weight), scales: split(placed.scales), biases: split(placed.biases) };
-    },
-  };
+  return made(() => dequantise(packed), (layouts) => {
+    const placed = placeQuantised(layouts, packed, scales);
+    return { weightFormat, weight: split(placed.weight), scales: split(placed.scales), biases: split(placed.biases) };
+  });
 }

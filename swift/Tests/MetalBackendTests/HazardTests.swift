@@ -1,6 +1,7 @@
 import GatedDeltaTypes
 import Testing
 
+@testable import KernelReferences
 @testable import MetalBackend
 
 #if os(Linux)
@@ -66,7 +67,7 @@ import Testing
 
   /// Against a list of all ranges that is searched from end to end.
   @Test func aSetOfAddressesIsTheUnionOfItsRanges() {
-    var random = Random(11)
+    var random = Random(seed: 11)
     for _ in 0..<40 {
       var set = AddressSet<UInt>()
       var all: [Range<UInt>] = []
@@ -101,7 +102,7 @@ import Testing
   @Test func comparisonsDoNotGrowWithWhatIsThere() {
     var set = AddressSet<Counted>()
     var most: [Int: Int] = [:]
-    var random = Random(12)
+    var random = Random(seed: 12)
     while !set.isFull {
       let start = 16 * random.int(0...100_000)
       let range = Counted(start)..<Counted(start + 8)

@@ -2,23 +2,6 @@ import GatedDeltaTypes
 
 @testable import KernelReferences
 
-/// A repeatable sequence of numbers (Vigna's splitmix64).
-struct Random: RandomNumberGenerator {
-  private var state: UInt64
-  init(_ seed: UInt64) { state = seed }
-
-  mutating func next() -> UInt64 {
-    state &+= 0x9e37_79b9_7f4a_7c15
-    var z = state
-    z = (z ^ (z >> 30)) &* 0xbf58_476d_1ce4_e5b9
-    z = (z ^ (z >> 27)) &* 0x94d0_49bb_1331_11eb
-    return z ^ (z >> 31)
-  }
-
-  mutating func pick<T>(_ values: [T]) -> T { values[Int.random(in: 0..<values.count, using: &self)] }
-  mutating func int(_ range: ClosedRange<Int>) -> Int { Int.random(in: range, using: &self) }
-}
-
 /// Makes the tensors of one op on one backend; the same seed makes the same op on another.
 struct Maker {
   let backend: any Backend
@@ -28,7 +11,7 @@ struct Maker {
 
   init(_ backend: any Backend, seed: UInt64) {
     self.backend = backend
-    random = Random(seed)
+    random = Random(seed: seed)
   }
 
   /// Rows of `dim`, with room between them where they may have it, at random.

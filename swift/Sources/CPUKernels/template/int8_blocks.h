@@ -144,7 +144,7 @@ GD_INLINE vf int8_xs_factors(const uint8_t *block, int bytes) {
   return __builtin_convertvector((vi)numbers - 32, vf) * halves;
 }
 
-/* Whether four blocks are whole lines: these are asked for into the first cache between the products, others before them. */
+/* Whether four blocks are whole lines: these are asked for into the first cache between the products, others after them. */
 GD_INLINE int int8_four_are_lines(int8_block form) { return form.groups == 1 && form.group > 16 && 4 * form.bytes % 64 == 0; }
 
 /* The sums of products of sixteen groups from a block on, or of as many as are left, in order; and if the blocks hold them, their scales
@@ -221,16 +221,17 @@ GD_INLINE void int8_block_terms(
     _Alignas(64) uint8_t last[16 * 128];
     const uint8_t *own = block;
     int64_t left = count - g;
+    const uint8_t *near = block + FETCH_NEAR;
+    if (left < 16 && (!form.is_mlx || form.group == 16 || left % 4 != 0)) own = __builtin_memcpy(last, block, (size_t)(left / form.groups * form.bytes));
+    vf scales, offsets;
+    vi sums = int8_total(int8_sixteen_of(own, values, left, near, form, &scales, &offsets), int8_block_is_small(form));
+    /* After the products, which would wait for these requests. */
+    if (!int8_four_are_lines(form) && gd_cpu_asks_by_pages) fetch(near, step);
 #if defined(GD_DOT_AVX512VNNI)
     int8_ask(block, step, end);
 #else
     int8_ask_by_call(block, step, end);
 #endif
-    const uint8_t *near = block + FETCH_NEAR;
-    if (!int8_four_are_lines(form) && gd_cpu_asks_by_pages) fetch(near, step);
-    if (left < 16 && (!form.is_mlx || form.group == 16 || left % 4 != 0)) own = __builtin_memcpy(last, block, (size_t)(left / form.groups * form.bytes));
-    vf scales, offsets;
-    vi sums = int8_total(int8_sixteen_of(own, values, left, near, form, &scales, &offsets), int8_block_is_small(form));
     if (form.is_mlx) scales = int8_sixteen_factors(matrix->scales, at + g, left, form.type == 0 ? matrix->dtype : GD_CPU_U8, form.group);
     if (form.type == 0) offsets = int8_sixteen_factors(matrix->biases, at + g, left, matrix->dtype, form.group);
     else if (int8_ggml_middle(form.type) != 0) sums += load_vi(x->starts + first + g);

@@ -2,6 +2,7 @@ import GatedDeltaTypes
 import ShaderParams
 import Testing
 
+@testable import KernelReferences
 @testable import MetalBackend
 
 #if os(Linux)

@@ -148,14 +148,14 @@ GD_INLINE void affine_scales(const gd_cpu_matrix *matrix, int64_t first, int64_t
  * rounds fma(q, scale, bias) itself if that difference has no rounding. It has none for bf16 if a bias is at least about half its scale, and for half
  * floats four times; those of MLX's 8 bits are some 128 times theirs. */
 static const float affine_raise = 32768;
+static const uint64_t affine_raised = 0x2222222222222222;
 #define GD_RAISED(B, L) 0, L, 0, 0
 static const _Alignas(64) uint8_t affine_raised_bytes[4 * GD_LANES] = {GD_EACH_LANE(GD_RAISED, 8)};
 
 GD_INLINE vf affine_raised_values(const uint8_t *row, int64_t first, int run, int part, factors group, uint32_t bits) {
   (void)part;
   __m512i all = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(row + first * 2 * bits + run * 2 * bits)));
-  __m512i raised = _mm512_mask_shuffle_epi8(
-    (__m512i)splat(affine_raise), 0x2222222222222222, all, *(const __m512i *)affine_raised_bytes);
+  __m512i raised = _mm512_mask_shuffle_epi8((__m512i)splat(affine_raise), group.raised, all, *(const __m512i *)affine_raised_bytes);
   return fma_vf((vf)raised, group.low, group.high);
 }
 

@@ -113,7 +113,9 @@ GD_INLINE void linear_factors(
   GD_UNROLL for (int r = 0; r < way.rows; r++) {
     GD_UNROLL for (int k = 0; k < each; k++) {
       int64_t g = r * groups + (way.shift < 0 ? 2 * i + k + chain : i >> way.shift);
-      out[r][k] = way.packed.factors(&scales[g], &biases[g], way.packed.bits);
+      factors own = way.packed.factors(&scales[g], &biases[g], way.packed.bits);
+      out[r][k].low = own.low;
+      out[r][k].high = own.high;
     }
   }
 }
@@ -127,6 +129,12 @@ GD_INLINE void linear_dot_packed(
 ) {
   vf part[LINEAR_TAKEN][LINEAR_DOT_ROWS][2][GD_PARTS] = {0};
   factors values[LINEAR_DOT_ROWS][2];
+#if GD_WIDTH == 16
+  /* In a register: compilers would make the number anew in each pass. */
+  __mmask64 raised = affine_raised;
+  __asm__("" : "+Yk"(raised));
+  GD_UNROLL for (int r = 0; r < LINEAR_DOT_ROWS; r++) values[r][0].raised = values[r][1].raised = raised;
+#endif
   unpacking packed = way.packed;
   int each = way.shift < 0 ? way.chains : 1, step = way.step, rows = way.rows, bytes = step * (int)packed.bits / 8;
   int64_t steps = columns / step, i = 0;
@@ -174,7 +182,9 @@ GD_INLINE void linear_dot_packed(
   if (way.shift < 0 && steps * step < columns && (way.chains > 1 || chain == 0)) {
     GD_UNROLL for (int r = 0; r < rows; r++) {
       int64_t g = r * groups + 2 * steps;
-      values[r][0] = packed.factors(&scales[g], &biases[g], packed.bits);
+      factors own = packed.factors(&scales[g], &biases[g], packed.bits);
+      values[r][0].low = own.low;
+      values[r][0].high = own.high;
     }
     linear_step(part, row, row_bytes, steps * (step / GD_LANES), values, few.x + steps * step * way.taken, GD_LANES, 1, 0, way);
   }

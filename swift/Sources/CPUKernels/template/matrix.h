@@ -53,9 +53,12 @@ GD_INLINE const char *matrix_row(const gd_cpu_matrix *matrix, int64_t row) {
   return (const char *)matrix->values + row * matrix_bytes(matrix, matrix->columns);
 }
 
-/* A family's factors. */
+/* A family's factors, and the bytes that the numbers of affine_raised_values take. */
 typedef struct factors {
   vf low, high;
+#if GD_WIDTH == 16
+  __mmask64 raised;
+#endif
 } factors;
 
 /* The unpacking of a format: always passed on as a constant, so that its functions are inlined. */

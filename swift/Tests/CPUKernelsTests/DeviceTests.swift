@@ -152,25 +152,20 @@ import Threading
     let expected = try DeltaCase(.inPlace([9, 4, 17], outType: .f32), &random)
     try device(instructionSets[0]).run([.gatedDelta(expected.op, expected.sequences)])
     let bytes = expected.out.bytes
-    let finished = Atomic<Int>(0)
-    let right = Atomic<Int>(0)
-    withoutActuallyEscaping({ @Sendable () -> Void in
-      defer { finished.add(1, ordering: .releasing) }
+    let right = SharedCount()
+    onThreads(4) {
       do {
         let device = try device(instructionSets[0], threads: 4)
         for _ in 0..<40 {
           var random = Random(seed: 77)
           let one = try DeltaCase(.inPlace([9, 4, 17], outType: .f32), &random)
           try device.run([.gatedDelta(one.op, one.sequences)])
-          if one.out.bytes == bytes { right.add(1, ordering: .relaxed) }
+          if one.out.bytes == bytes { right.add() }
         }
         device.close()
       } catch {}
-    }) { work in
-      for _ in 0..<4 { #expect(startThread(work)) }
-      while finished.load(ordering: .acquiring) < 4 { usleep(200) }
     }
-    #expect(right.load(ordering: .relaxed) == 160)
+    #expect(right.now == 160)
   }
 
   /// A caller that flushes denormals to zero gets the same bits, and keeps its own mode.

@@ -79,12 +79,9 @@ import Threading
   /// job runs after the job has ended.
   @Test func everyPartRunsOnce() throws {
     let pool = ThreadPool(cores: 5)
-    let finished = Atomic<Int>(0)
-    let wrong = Atomic<Int>(0)
-    let helped = Atomic<Int>(0)
-    let devices = 4
-    withoutActuallyEscaping({ @Sendable () -> Void in
-      defer { finished.add(1, ordering: .releasing) }
+    let wrong = SharedCount()
+    let helped = SharedCount()
+    onThreads(4) {
       guard let crew = pool.join(threads: 5) else { return }
       defer { pool.leave(crew) }
       let scratch = UnsafeMutableRawPointer.allocate(byteCount: 64, alignment: 64)
@@ -102,19 +99,16 @@ import Threading
             PoolJob(run: ThreadPoolTests.count, op: UnsafeRawPointer(counts), bounds: bounds, parts: parts, stop: $0),
             nanoseconds: 1e9, in: crew, scratch: scratch)
         }
-        if ran { helped.add(1, ordering: .relaxed) }
+        if ran { helped.add() }
         let expected: Int32 = ran ? 1 : 0
-        for part in 0..<64 where counts[part] != (part < parts ? expected : 0) { wrong.add(1, ordering: .relaxed) }
+        for part in 0..<64 where counts[part] != (part < parts ? expected : 0) { wrong.add() }
       }
       bounds.deallocate()
       counts.deallocate()
       scratch.deallocate()
-    }) { work in
-      for _ in 0..<devices { #expect(startThread(work)) }
-      while finished.load(ordering: .acquiring) < devices { sleepBriefly() }
     }
-    #expect(wrong.load(ordering: .relaxed) == 0)
-    #expect(helped.load(ordering: .relaxed) > 0)
+    #expect(wrong.now == 0)
+    #expect(helped.now > 0)
   }
 
   /// The largest number of threads in one job at the same time: the current one in the first word, the largest in the
@@ -152,13 +146,6 @@ import Threading
       }
       #expect(words[1].load(ordering: .relaxed) <= threads)
     }
-  }
-
-  private func sleepBriefly() {
-    let lock = Lock()
-    lock.lock()
-    lock.sleep(until: Deadline(timeout: 200_000))
-    lock.unlock()
   }
 
   /// A closed device leaves its place to the next.

@@ -53,7 +53,7 @@ GD_INLINE const char *matrix_row(const gd_cpu_matrix *matrix, int64_t row) {
   return (const char *)matrix->values + row * matrix_bytes(matrix, matrix->columns);
 }
 
-/* A family's factors, and the bytes that the numbers of affine_raised_values take. */
+/* A family's factors, and the mask of affine_raised_values. */
 typedef struct factors {
   vf low, high;
 #if GD_WIDTH == 16

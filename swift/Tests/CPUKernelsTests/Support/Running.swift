@@ -1,5 +1,6 @@
 import CPUKernels
 import GatedDeltaTypes
+import Synchronization
 import Testing
 import Threading
 
@@ -62,4 +63,27 @@ extension CPUDevice {
     #expect(submission.finishedCount == 1)
     if let failure = submission.failure { throw failure }
   }
+}
+
+/// A number that threads share.
+final class SharedCount: Sendable {
+  private let value = Atomic<Int>(0)
+
+  var now: Int { value.load(ordering: .acquiring) }
+  func add(_ more: Int = 1) { value.add(more, ordering: .releasing) }
+}
+
+/// Runs a function on so many threads at the same time, and returns when all calls have ended.
+func onThreads(_ threads: Int, _ body: @escaping @Sendable () -> Void) {
+  let ended = SharedCount()
+  for _ in 0..<threads {
+    #expect(startThread {
+      body()
+      ended.add()
+    })
+  }
+  let lock = Lock()
+  lock.lock()
+  while ended.now < threads { lock.sleep(until: Deadline(timeout: 200_000)) }
+  lock.unlock()
 }

@@ -21,6 +21,8 @@ final class Executor {
   let expertPlan = ExpertPlan()
   let roundedRows = RoundedRows()
   var arrangedRows = HeldRows()
+  /// The current op, if it is a linear, and those that run with it.
+  var linears = LinearGroup()
   /// The first failure of the current submission that does not keep its other ops from running.
   private var failure: Failure?
   /// Its place among the devices that the pool's threads help; nil if there is none left.
@@ -70,8 +72,13 @@ final class Executor {
     // By index: a copy of an op would retain and release each of its buffers.
     failure = nil
     forgetRows()
-    for index in ops.indices {
-      if case .linear = ops[index].op {} else { forgetRows() }
+    defer { linears.clear() }
+    var next = 0
+    while next < ops.count {
+      let index = next
+      linears.take(ops, from: index)
+      if linears.count == 0 { forgetRows() }
+      next &+= max(1, linears.count)
       do throws(Failure) {
         try run(ops, index)
       } catch {

@@ -25,16 +25,16 @@ extension Executor {
       var residual = gd_cpu_tensor(nil)
       if let view = op.residual { residual = gd_cpu_tensor(view, from: first) }
       withUnsafePointer(to: &rounded) { rounded in
-        var params = gd_cpu_linear(
+        let params = gd_cpu_linear(
           rows: Int64(rows), out_features: Int64(op.outFeatures), x: rounded.pointee.x, residual: residual,
           out: gd_cpu_tensor(op.out, from: first), weight: gd_cpu_matrix(op.matrix), places: nil, ranks: 1, rounded: rounded,
           arranged: nil)
-        let items = gd_cpu_linear_items(&params)
-        let products = Double(rows) * Double(columns) * Double(op.outFeatures)
+        var all = linears.parameters(params, run: kernels.int8_linear, from: first)
+        let products = Double(rows) * Double(columns) * Double(linears.outFeatures)
         var parts = smallParts(nanoseconds: products * (rows == 1 ? 0.04 : 0.015), most: 128)
         // Long parts: the first pages of each are not asked for in time.
-        if rows > 1 { parts = min(parts, max(threads, Int(items) / 32)) }
-        launch(kernels.int8_linear, &params, cut(items, parts: parts))
+        if rows > 1 { parts = min(parts, max(threads, Int(all.items) / 32)) }
+        launch(gd_cpu_linears_run, &all, cut(all.items, parts: parts))
       }
     }
   }

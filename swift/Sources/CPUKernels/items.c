@@ -28,6 +28,21 @@ int64_t gd_cpu_gated_delta_step_items(const gd_cpu_gated_delta_step *op) { retur
 
 int64_t gd_cpu_linear_items(const gd_cpu_linear *op) { return op->rows == 0 ? 0 : blocks_of(op->out_features, GD_CPU_LINEAR_BLOCK); }
 
+void gd_cpu_linears_run(const void *params, int64_t begin, int64_t end, void *scratch, const uint32_t *stop) {
+  const gd_cpu_linears *all = params;
+  if (all->count == 1) {
+    all->run(all->ops, begin, end, scratch, stop);
+    return;
+  }
+  int64_t first = 0;
+  for (int64_t i = 0; i < all->count && first < end && !gd_cpu_stopped(stop); i++) {
+    int64_t next = first + gd_cpu_linear_items(&all->ops[i]);
+    int64_t from = begin > first ? begin : first, to = end < next ? end : next;
+    if (from < to) all->run(&all->ops[i], from - first, to - first, scratch, stop);
+    first = next;
+  }
+}
+
 /* Panels have about equal numbers of rows, multiples of 12, which are whole tiles for every instruction set. */
 int64_t gd_cpu_linear_panel_rows(const gd_cpu_linear *op) {
   int64_t columns = op->weight.columns, most = GD_CPU_LINEAR_DEEP_ROWS;

@@ -330,6 +330,14 @@ int64_t gd_cpu_commit_causal_conv1d_items(const gd_cpu_commit_causal_conv1d *op)
  * than a million elements); once it is set the function returns, and its outputs are undefined. */
 typedef void gd_cpu_run(const void *op, int64_t begin, int64_t end, void *scratch, const uint32_t *stop);
 
+/* Several linears of the same rows and columns, and of one panel if they are several: an item is one of the first, or of the next, and so on. */
+typedef struct gd_cpu_linears {
+  gd_cpu_run *run;
+  const gd_cpu_linear *ops;
+  int64_t count;
+} gd_cpu_linears;
+gd_cpu_run gd_cpu_linears_run;
+
 typedef struct gd_cpu_kernels {
   const char *name; /* the value of GATED_DELTA_ISA that asks for it */
   gd_cpu_run *gated_delta, *gated_delta_chunked, *causal_conv1d, *gated_rms_norm, *rms_norm, *gated_delta_step, *linear;

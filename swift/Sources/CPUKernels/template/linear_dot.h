@@ -98,7 +98,7 @@ GD_INLINE void linear_fetch_blocks(const uint8_t *read, int64_t row_bytes, const
 /* Whether unpacking leaves time for lines that are asked for one by one between products. */
 GD_INLINE int linear_is_light(unpacking packed) {
 #if GD_WIDTH == 16
-  return packed.values == affine_raised_values || (packed.values == affine_values && packed.bits == 4);
+  return packed.values == affine_raised_values || packed.values == affine_line_values || (packed.values == affine_values && packed.bits == 4);
 #else
   return (void)packed, 0;
 #endif
@@ -248,6 +248,11 @@ GD_INLINE void linear_dots_packed(
 #if GD_WIDTH == 16
   /* Loops of more rows have no registers left for the shuffle. */
   if (packed.values == affine_values && packed.bits == 8 && few->rows <= 4 && affine_lower(scales, biases, count * groups)) {
+    if (gd_cpu_has_vbmi && step == 64 && shift >= 0 && few->rows == 1) {
+      packed.values = affine_line_values;
+      linear_dots_scaled(matrix, first, count, few, scales, biases, packed, step, shift, 1);
+      return;
+    }
     packed.values = affine_raised_values;
     linear_dots_scaled(matrix, first, count, few, scales, biases, packed, step, shift, 4);
     return;

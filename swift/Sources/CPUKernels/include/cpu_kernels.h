@@ -330,7 +330,8 @@ int64_t gd_cpu_commit_causal_conv1d_items(const gd_cpu_commit_causal_conv1d *op)
  * than a million elements); once it is set the function returns, and its outputs are undefined. */
 typedef void gd_cpu_run(const void *op, int64_t begin, int64_t end, void *scratch, const uint32_t *stop);
 
-/* Several linears of the same rows and columns, and of one panel if they are several: an item is one of the first, or of the next, and so on. */
+/* Linears that multiply the same rows, of one panel if there are several linears. Items: those of the first, then those of the second, and so on.
+ * run: linear or int8_linear of gd_cpu_kernels. */
 typedef struct gd_cpu_linears {
   gd_cpu_run *run;
   const gd_cpu_linear *ops;

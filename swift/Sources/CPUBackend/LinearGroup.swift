@@ -39,7 +39,7 @@ struct LinearGroup: ~Copyable {
 
   /// The kernel's parameters: `shared`, which has the first linear's, with the weight and the results of each; `out` from row `first` on. They are
   /// valid until the next call.
-  mutating func parameters(_ shared: gd_cpu_linear, run: gd_cpu_linears.Run, from first: Int = 0) -> gd_cpu_linears {
+  mutating func parameters(_ shared: gd_cpu_linear, run: OpaqueRun?, from first: Int = 0) -> gd_cpu_linears {
     params.reserve(count)
     for (index, op) in members.enumerated() {
       params.start[index] = shared
@@ -52,8 +52,6 @@ struct LinearGroup: ~Copyable {
 }
 
 extension gd_cpu_linears {
-  typealias Run = OpaqueRun?
-
   /// Blocks of outputs of all linears.
   var items: Int64 { (0..<Int(count)).reduce(0) { $0 &+ gd_cpu_linear_items(ops + $1) } }
 }

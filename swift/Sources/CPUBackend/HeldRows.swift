@@ -22,9 +22,7 @@ struct HeldRows {
   /// Forgets them if the op wrote where x is.
   mutating func forget(writtenBy op: Linear) {
     guard format != nil else { return }
-    let x = UInt(bitPattern: x.data), out = UInt(bitPattern: op.out.pointer)
-    let ofX = UInt((rows &- 1) &* Int(self.x.token_stride) &+ columns) &* UInt(MemoryLayout<Float>.size)
-    let ofOut = UInt((op.rows &- 1) &* op.out.tokenStride &+ op.outFeatures) &* UInt(op.out.dtype.size)
-    if x < out &+ ofOut && out < x &+ ofX { forget() }
+    let held = Extent(x.data, elements: (rows &- 1) &* Int(x.token_stride) &+ columns, of: MemoryLayout<Float>.size)
+    if held.overlaps(Extent(op.out, rows: op.rows, columns: op.outFeatures)) { forget() }
   }
 }

@@ -75,15 +75,3 @@ extension Linear {
       || matrix.biases.map { own.overlaps(Extent($0, rows: 1, columns: matrix.rows &* stored)) } ?? false
   }
 }
-
-/// The bytes from a tensor's first element to its last.
-private struct Extent {
-  let start, end: UnsafeMutableRawPointer
-
-  init(_ view: TensorView, rows: Int, columns: Int) {
-    start = view.pointer
-    end = start + ((rows &- 1) &* view.tokenStride &+ columns) &* view.dtype.size
-  }
-
-  func overlaps(_ other: Extent) -> Bool { start < other.end && other.start < end }
-}

@@ -149,28 +149,25 @@ GD_INLINE void affine_scales(const gd_cpu_matrix *matrix, int64_t first, int64_t
  * floats four times; those of MLX's 8 bits are some 128 times theirs. */
 static const float affine_raise = 32768;
 static const uint64_t affine_raised = 0x2222222222222222;
-#define GD_RAISED(B, L) 0, L, 0, 0
-static const _Alignas(64) uint8_t affine_raised_bytes[4 * GD_LANES] = {GD_EACH_LANE(GD_RAISED, 8)};
+/* Where in 64 bytes those of a run are, each for the middle of its lane. */
+#define GD_RAISED(RUN, L) 0, 16 * RUN + L, 0, 0
+static const _Alignas(64) uint8_t affine_raised_bytes[4][4 * GD_LANES] = {
+  {GD_EACH_LANE(GD_RAISED, 0)}, {GD_EACH_LANE(GD_RAISED, 1)}, {GD_EACH_LANE(GD_RAISED, 2)}, {GD_EACH_LANE(GD_RAISED, 3)}};
 
 GD_INLINE vf affine_raised_values(const uint8_t *row, int64_t first, int run, int part, factors group, uint32_t bits) {
   (void)part;
   __m512i all = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(row + first * 2 * bits + run * 2 * bits)));
-  __m512i raised = _mm512_mask_shuffle_epi8((__m512i)splat(affine_raise), group.raised, all, *(const __m512i *)affine_raised_bytes);
+  __m512i raised = _mm512_mask_shuffle_epi8((__m512i)splat(affine_raise), group.raised, all, *(const __m512i *)affine_raised_bytes[0]);
   return fma_vf((vf)raised, group.low, group.high);
 }
 
 /* The same, if the four runs of 64 columns are made together: they share the load of their bytes. With AVX-512 VBMI. */
-#define GD_RAISED_OF_LINE(RUN, L) 0, 16 * RUN + L, 0, 0
-static const _Alignas(64) uint8_t affine_line_bytes[4][4 * GD_LANES] = {
-  {GD_EACH_LANE(GD_RAISED_OF_LINE, 0)}, {GD_EACH_LANE(GD_RAISED_OF_LINE, 1)},
-  {GD_EACH_LANE(GD_RAISED_OF_LINE, 2)}, {GD_EACH_LANE(GD_RAISED_OF_LINE, 3)}};
-
 GD_INLINE vf affine_line_values(const uint8_t *row, int64_t first, int run, int part, factors group, uint32_t bits) {
   (void)part;
   vf raised = splat(affine_raise);
   __asm__("vpermb %2, %1, %0%{%3%}"
           : "+v"(raised)
-          : "v"(*(const __m512i *)affine_line_bytes[run]), "v"(_mm512_loadu_si512(row + first * 2 * bits)), "Yk"(group.raised));
+          : "v"(*(const __m512i *)affine_raised_bytes[run]), "v"(_mm512_loadu_si512(row + first * 2 * bits)), "Yk"(group.raised));
   return fma_vf(raised, group.low, group.high);
 }
 

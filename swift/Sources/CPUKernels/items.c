@@ -60,9 +60,9 @@ int64_t gd_cpu_expert_linear_items(const gd_cpu_expert_linear *op) { return bloc
 
 gd_cpu_int8_form gd_cpu_int8_form_of(uint32_t format) {
   /* Numbers are integers of at most 8 bits, or floats of four bits, which are halves of integers. */
-#define affine_form(ELEMENTS, BITS) {ELEMENTS, 0, (BITS) == 4}
-#define micro_form(ELEMENTS, BITS) {(BITS) == 4 ? ELEMENTS : 0, (BITS) == 4 ? int8_ggml_middle(GGML_MXFP4) : 0, (BITS) == 4 && (ELEMENTS) == 32}
-#define ggml_form(TYPE) {ggml_group(TYPE) * 16, int8_ggml_middle(TYPE), 0}
+#define affine_form(ELEMENTS, BITS) {ELEMENTS, 0, (BITS) == 4, (BITS) < 8}
+#define micro_form(ELEMENTS, BITS) {(BITS) == 4 ? ELEMENTS : 0, (BITS) == 4 ? int8_ggml_middle(GGML_MXFP4) : 0, (BITS) == 4 && (ELEMENTS) == 32, 1}
+#define ggml_form(TYPE) {ggml_group(TYPE) * 16, int8_ggml_middle(TYPE), 0, int8_ggml_is_small(TYPE)}
   static const struct { int16_t elements, unpacking; } formats[] = {
 #define GD_FORMAT(FORMAT, ELEMENTS, BYTES, DTYPE, UNPACKING) [FORMAT] = {ELEMENTS, UNPACKING},
     GD_CPU_WEIGHT_FORMATS(GD_FORMAT)

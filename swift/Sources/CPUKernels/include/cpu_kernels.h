@@ -153,7 +153,8 @@ typedef struct gd_cpu_matrix {
  * is multiplied exactly. */
 typedef struct gd_cpu_int8_form {
   int16_t group, middle;
-  int32_t is_paired; /* neighbouring columns of the weight share a byte */
+  int16_t is_paired; /* neighbouring columns of the weight share a byte */
+  int16_t is_small; /* no number is above 127 */
 } gd_cpu_int8_form;
 gd_cpu_int8_form gd_cpu_int8_form_of(uint32_t format);
 /* Bytes from a rounded row to the next. */

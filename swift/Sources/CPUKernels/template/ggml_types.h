@@ -23,5 +23,10 @@ enum {
 /* With int8 activations numbers are unsigned bytes: what they are more than the integers that they stand for. */
 #define int8_ggml_middle(TYPE) \
   ((TYPE) == GGML_Q8_0 || (TYPE) == GGML_IQ4_NL || (TYPE) == GGML_IQ4_XS ? 128 : (TYPE) == GGML_MXFP4 ? 12 : ggml_middle(TYPE))
+/* The largest of them, and whether they are small (int8_dot.h). */
+#define int8_ggml_most(TYPE)                                                                              \
+  (int8_ggml_middle(TYPE) == 128 ? 255 : (TYPE) == GGML_Q6_K ? 63 : ggml_has_five(TYPE) ? 31 : (TYPE) == GGML_MXFP4 ? 24 \
+   : (TYPE) == GGML_Q2_K ? 3 : (TYPE) == GGML_Q3_K ? 7 : 15)
+#define int8_ggml_is_small(TYPE) (int8_ggml_most(TYPE) < 128)
 
 #endif

@@ -3,24 +3,6 @@
  * all rows, those of ggml's blocks took longer than the products. x is in the order of int8_arrange, for groups of 16 in its own. */
 #if GD_WIDTH == 16
 
-/* The formats that are taken so, as GD_INT8_DIRECT has those of four bits. */
-#define GD_INT8_BLOCKS(F)                \
-  GD_INT8_DIRECT(F)                      \
-  GD_INT8_BYTES(F)                       \
-  F(AFFINE8_G128, bytes128, 128, 0, 128, 1, 1) \
-  F(Q5_0, q5_0, 32, GGML_Q5_0, 22, 1, 0) \
-  F(Q5_1, q5_1, 32, GGML_Q5_1, 24, 1, 0) \
-  F(Q5_K, q5_k, 32, GGML_Q5_K, 176, 8, 0) \
-  F(IQ4_XS, iq4_xs, 32, GGML_IQ4_XS, 136, 8, 0) \
-  F(Q2_K, q2_k, 16, GGML_Q2_K, 84, 16, 0) \
-  F(Q3_K, q3_k, 16, GGML_Q3_K, 110, 16, 0) \
-  F(Q6_K, q6_k, 16, GGML_Q6_K, 210, 16, 0) \
-  F(NVFP4, nvfp4, 16, GGML_MXFP4, 8, 1, 1)
-
-/* MLX's eight bits, which lie as they are multiplied. */
-GD_INLINE int int8_is_affine8(int8_block form) { return form.is_mlx && form.bytes == form.group; }
-GD_INLINE int int8_block_is_small(int8_block form) { return !int8_is_affine8(form) && int8_ggml_is_small(form.type); }
-
 /* int8_pairs_of for sums that 16 bits hold: an operation less. */
 GD_INLINE vi int8_small_pairs(vi a, vi b) {
   return (vi)_mm512_madd_epi16(_mm512_packs_epi32((__m512i)a, (__m512i)b), _mm512_set1_epi16(1));
@@ -29,8 +11,7 @@ GD_INLINE vi int8_small_pairs(vi a, vi b) {
 /* The totals of four vectors, of which 128 bits are a group: lane 4 l + k is that of group l of vector k. How often sums fit 16 bits: so
  * many products, a lane's, of numbers up to 15, 31 or 63 by up to 127, and twice as many. */
 GD_INLINE vi int8_totals(const vi own[4], int8_block form) {
-  uint32_t most = form.type == GGML_Q6_K ? 63 : ggml_has_five(form.type) ? 31 : form.type == GGML_MXFP4 || !int8_block_is_small(form) ? 255 : 15;
-  int64_t sum = form.group / 4 * most * 127;
+  int64_t sum = form.group / 4 * 127 * int8_most(form);
   vi a = sum < 32768 ? int8_small_pairs(own[0], own[1]) : int8_pairs_of(own[0], own[1]);
   vi b = sum < 32768 ? int8_small_pairs(own[2], own[3]) : int8_pairs_of(own[2], own[3]);
   return sum < 16384 ? int8_small_pairs(a, b) : int8_pairs_of(a, b);
@@ -144,13 +125,13 @@ GD_INLINE vf int8_xs_factors(const uint8_t *block, int bytes) {
   return __builtin_convertvector((vi)numbers - 32, vf) * halves;
 }
 
-/* Whether four blocks are whole lines: these are asked for into the first cache between the products, others after them. */
-GD_INLINE int int8_four_are_lines(int8_block form) { return form.groups == 1 && form.group > 16 && 4 * form.bytes % 64 == 0; }
+/* Whether `left` groups, less than sixteen, can be read where they are. */
+GD_INLINE int int8_reads_part(int8_block form, int64_t left) { return form.is_mlx && form.group > 16 && left % 4 == 0; }
 
 /* The sums of products of sixteen groups from a block on, or of as many as are left, in order; and if the blocks hold them, their scales
  * and what is added. near: what is asked for meanwhile, if four blocks are lines. */
-GD_INLINE vi int8_sixteen_of(
-  const uint8_t *block, const int8_t *x, int64_t left, const uint8_t *near, int8_block form, vf *scales, vf *offsets
+GD_INLINE void int8_step_of(
+  const uint8_t *block, const int8_t *x, int64_t left, const uint8_t *near, int8_block form, vi *sums, vf *scales, vf *offsets
 ) {
   uint32_t type = form.type;
   int bytes = form.bytes;
@@ -158,8 +139,9 @@ GD_INLINE vi int8_sixteen_of(
   if (form.is_mlx && form.group == 16) {
     /* A lane has four even columns, and then the four odd ones, of half a group. */
     GD_UNROLL for (int k = 0; k < 2; k++) own[k] = int8_nibbles((vi){0}, load_vi(block + 64 * k), x + 128 * k, type);
-    return __builtin_shufflevector(own[0], own[1], 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30) +
-           __builtin_shufflevector(own[0], own[1], 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+    *sums = __builtin_shufflevector(own[0], own[1], 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30) +
+            __builtin_shufflevector(own[0], own[1], 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+    return;
   }
   if (form.groups == 16) {
     int8_sixteen_groups(block, x, own, type);
@@ -174,8 +156,9 @@ GD_INLINE vi int8_sixteen_of(
     GD_UNROLL for (int b = 0; b < 2; b++) int8_eight_groups(block + b * bytes, x + 256 * b, own + 2 * b, type);
     int8_eights_factors(block, bytes, scales, &minima);
     *offsets = -minima;
-    vi sums = int8_totals(own, form);
-    return __builtin_shufflevector(sums, sums, 0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
+    vi all = int8_totals(own, form);
+    *sums = __builtin_shufflevector(all, all, 0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
+    return;
   } else {
     GD_UNROLL for (int k = 0; k < 4; k++) {
       own[k] = (vi){0};
@@ -191,12 +174,12 @@ GD_INLINE vi int8_sixteen_of(
       if (ggml_has_offset(type)) *offsets = int8_sixteen_halves(block, bytes, 1);
     }
   }
-  vi sums = int8_totals(own, form);
-  return __builtin_shufflevector(sums, sums, 0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  vi all = int8_totals(own, form);
+  *sums = __builtin_shufflevector(all, all, 0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
 }
 
 /* Factors of up to sixteen groups, in a tensor of their own; those of bytes are halved (int8_micro_factors). */
-GD_INLINE vf int8_sixteen_factors(const void *factors, int64_t at, int64_t left, uint32_t dtype, int64_t group) {
+GD_INLINE vf int8_step_factors(const void *factors, int64_t at, int64_t left, uint32_t dtype, int64_t group) {
   __mmask16 mask = (__mmask16)(left < 16 ? (1u << left) - 1 : 0xffffu);
   if (dtype == GD_CPU_U8) {
     __m128i bytes = _mm_maskz_loadu_epi8(mask, (const uint8_t *)factors + at);
@@ -208,62 +191,4 @@ GD_INLINE vf int8_sixteen_factors(const void *factors, int64_t at, int64_t left,
   vh halves = (vh)_mm256_maskz_loadu_epi16(mask, (const uint16_t *)factors + at);
   return dtype == GD_CPU_F16 ? f16_to_vf(halves) : bf16_to_vf(halves);
 }
-
-/* The terms of `count` groups from a block on, as int8_terms has them. Those of MLX's forms have factors from `at` on. */
-GD_INLINE void int8_block_terms(
-  const gd_cpu_matrix *matrix, const uint8_t *block, int64_t at, const int8_x *x, int64_t first, int64_t count, float *terms,
-  const uint8_t *end, int8_block form
-) {
-  int64_t step = 16 / form.groups * form.bytes;
-  const int8_t *values = x->values + first * form.group;
-  int has_offset = form.type == 0 || int8_ggml_has_offset(form.type);
-  for (int64_t g = 0; g < count; g += 16, block += step, values += 16 * form.group) {
-    _Alignas(64) uint8_t last[16 * 128];
-    const uint8_t *own = block;
-    int64_t left = count - g;
-    const uint8_t *near = block + FETCH_NEAR;
-    if (left < 16 && (!form.is_mlx || form.group == 16 || left % 4 != 0)) own = __builtin_memcpy(last, block, (size_t)(left / form.groups * form.bytes));
-    vf scales, offsets;
-    vi sums = int8_total(int8_sixteen_of(own, values, left, near, form, &scales, &offsets), int8_block_is_small(form));
-    /* After the products, which would wait for these requests. */
-    if (!int8_four_are_lines(form) && gd_cpu_asks_by_pages) fetch(near, step);
-#if defined(GD_DOT_AVX512VNNI)
-    int8_ask(block, step, end);
-#else
-    int8_ask_by_call(block, step, end);
-#endif
-    if (form.is_mlx) scales = int8_sixteen_factors(matrix->scales, at + g, left, form.type == 0 ? matrix->dtype : GD_CPU_U8, form.group);
-    if (form.type == 0) offsets = int8_sixteen_factors(matrix->biases, at + g, left, matrix->dtype, form.group);
-    else if (int8_ggml_middle(form.type) != 0) sums += load_vi(x->starts + first + g);
-    vf term = __builtin_convertvector(sums, vf) * scales * load(x->scales, first + g, GD_CPU_F32);
-    if (has_offset) term += offsets * load(x->sums, first + g, GD_CPU_F32);
-    store(terms, g, GD_CPU_F32, term);
-  }
-}
-
-/* The same of `rows` rows, whose terms are `apart` from one to the next: columns from block `from` of row `feature` on. */
-typedef void int8_blocks_of(
-  const gd_cpu_matrix *matrix, int64_t feature, int64_t rows, const int8_x *x, int64_t first, int64_t count, float *terms,
-  int64_t apart, const uint8_t *end);
-#define GD_BLOCKS(FORMAT, NAME, ...)                                                                                          \
-  static __attribute__((noinline)) void int8_blocks_##NAME(                                                                   \
-    const gd_cpu_matrix *matrix, int64_t feature, int64_t rows, const int8_x *x, int64_t first, int64_t count, float *terms,  \
-    int64_t apart, const uint8_t *end                                                                                         \
-  ) {                                                                                                                         \
-    int8_block form = {__VA_ARGS__};                                                                                          \
-    int64_t groups = matrix->columns / form.group;                                                                            \
-    const uint8_t *block = (const uint8_t *)matrix->values + (feature * groups + first) / form.groups * form.bytes;           \
-    for (int64_t f = 0; f < rows; f++) {                                                                                      \
-      int8_block_terms(matrix, block, (feature + f) * groups + first, x, first, count, terms, end, form);                     \
-      block += groups / form.groups * form.bytes;                                                                             \
-      terms += apart;                                                                                                         \
-    }                                                                                                                         \
-  }                                                                                                                           \
-  static void int8_arrange_##NAME(const int8_t *x, int64_t columns, int8_t *out) {                                            \
-    int8_block form = {__VA_ARGS__};                                                                                          \
-    if (int8_is_affine8(form) || (form.group == 16 && !form.is_mlx)) __builtin_memcpy(out, x, (size_t)columns);                 \
-    else int8_arrange(x, columns, out, form);                                                                                 \
-  }
-GD_INT8_BLOCKS(GD_BLOCKS)
-#undef GD_BLOCKS
 #endif

@@ -3,40 +3,6 @@
  * blocks (int8_arrange). */
 #if GD_WIDTH == 16
 
-/* Columns of a group; ggml's type, of MLX's forms that which has the same numbers, 0 for affine ones; bytes and groups of a block, which of
- * those forms is a group; and whether it is one of them, so that factors are in tensors of their own. */
-typedef struct int8_block {
-  int64_t group;
-  uint32_t type;
-  int bytes, groups, is_mlx;
-} int8_block;
-
-/* The formats that are taken so: F(FORMAT, its name in functions' names, the members of int8_block); the first of them by a few rows, too
- * (int8_few.h). */
-#define GD_INT8_AFFINE(F)                        \
-  F(AFFINE4_G32, affine32, 32, 0, 16, 1, 1)      \
-  F(AFFINE4_G64, affine64, 64, 0, 32, 1, 1)      \
-  F(AFFINE4_G128, affine128, 128, 0, 64, 1, 1)
-#define GD_INT8_GGML_NIBBLES(F)                  \
-  F(Q4_0, q4_0, 32, GGML_Q4_0, 18, 1, 0)         \
-  F(Q4_1, q4_1, 32, GGML_Q4_1, 20, 1, 0)         \
-  F(IQ4_NL, iq4_nl, 32, GGML_IQ4_NL, 18, 1, 0)   \
-  F(GGUF_MXFP4, mxfp4, 32, GGML_MXFP4, 17, 1, 0) \
-  F(Q4_K, q4_k, 32, GGML_Q4_K, 144, 8, 0)
-#define GD_INT8_NIBBLES(F) GD_INT8_AFFINE(F) GD_INT8_GGML_NIBBLES(F)
-#define GD_INT8_MICRO(F) F(MXFP4, micro, 32, GGML_MXFP4, 16, 1, 1)
-#define GD_INT8_DIRECT(F) GD_INT8_NIBBLES(F) GD_INT8_MICRO(F)
-/* The formats of eight bits that a few rows, too, take from their blocks. */
-#define GD_INT8_BYTES(F)                   \
-  F(AFFINE8_G32, bytes32, 32, 0, 32, 1, 1) \
-  F(AFFINE8_G64, bytes64, 64, 0, 64, 1, 1) \
-  F(Q8_0, q8_0, 32, GGML_Q8_0, 34, 1, 0)
-
-/* Where in a block its numbers of four bits begin, or of Q8_0 its bytes. */
-GD_INLINE int int8_offset(int8_block form) {
-  return form.is_mlx ? 0 : form.type == GGML_Q4_K ? 16 : form.type == GGML_Q5_K ? 48 : ggml_offset(form.type);
-}
-
 /* The entries of a table, with `more` added; and with as much that none is negative. */
 GD_INLINE vi int8_table_entries(vi numbers, uint32_t type, int more) {
   const int8_t *table = type == GGML_MXFP4 ? ggml_e2m1_bytes : ggml_iq4_bytes;
@@ -81,6 +47,10 @@ GD_INLINE vi int8_direct_four(const uint8_t *from, const int8_t *x, int8_block f
 /* The bytes of x of `columns` columns, up to sixteen whole groups, in the order of int8_direct_four. */
 GD_INLINE void int8_arrange(const int8_t *x, int64_t columns, int8_t *out, int8_block form) {
   int64_t group = form.group;
+  if (int8_is_affine8(form) || (group == 16 && !form.is_mlx)) {
+    __builtin_memcpy(out, x, (size_t)columns);
+    return;
+  }
   if (group == 16) {
     for (int64_t i = 0; i < columns; i += 128, x += 128, out += 128) {
       for (int k = 0; k < 64; k++) out[k] = x[2 * k], out[64 + k] = x[2 * k + 1];
@@ -108,6 +78,23 @@ GD_INLINE void int8_arrange(const int8_t *x, int64_t columns, int8_t *out, int8_
       *(int8_b16_memory *)to = a;
       *(int8_b16_memory *)(to + 64) = b;
     }
+  }
+}
+#elif GD_WIDTH == 8
+/* 16 bytes, and as many from elsewhere. */
+GD_INLINE vi int8_of_two(const uint8_t *from, int64_t apart) {
+  return (vi)_mm256_inserti128_si256(_mm256_castsi128_si256(int8_load_16(from)), int8_load_16(from + apart), 1);
+}
+
+/* The numbers of both halves of 32 bytes. */
+GD_INLINE void int8_both(vi bytes, vi out[2], uint32_t type) {
+  out[0] = int8_low(bytes);
+  out[1] = int8_high(bytes);
+  if (!ggml_has_table(type)) return;
+  GD_UNROLL for (int h = 0; h < 2; h++) {
+    ggml_many entries = (ggml_many)out[h];
+    int8_entries(&entries, type);
+    out[h] = (vi)entries;
   }
 }
 #endif

@@ -2,9 +2,12 @@
  * -128. A group has at most 128 of them. Integer sums have no order, so these are the same for every instruction set.
  *
  * The including file may define GD_DOT_AVX512VNNI, GD_DOT_AVXVNNI or GD_DOT_NEON, where an instruction adds four products to a
- * lane. Otherwise numbers of even and odd columns are widened to 16 bits and multiplied in pairs: x stands in the upper bytes, so
- * that a lane holds 256 times the sum, which is below 2^31. AVX2 and AVX-512 multiply bytes in pairs, which saturates at 16 bits and so
- * is exact only if no number is above 127: `small`, a constant, says so. */
+ * lane. AVX2 and AVX-512 multiply bytes in pairs, which saturates at 16 bits and so is exact only if no number is above 127: `small`, a
+ * constant, says so. AVX2 then multiplies the magnitudes of numbers less 128 by x with their signs: two products of 128 by 127 fit 16
+ * bits. Otherwise numbers of even and odd columns are widened to 16 bits and multiplied in pairs: x stands in the upper bytes, so
+ * that a lane holds 256 times the sum, which is below 2^31.
+ *
+ * INT8_MIDDLE(small): what the numbers that are multiplied are less than those of the weight. */
 
 typedef vi vi_memory __attribute__((aligned(1), may_alias));
 GD_INLINE vi load_vi(const void *from) { return *(const vi_memory *)from; }
@@ -22,10 +25,11 @@ GD_INLINE vi int8_add(vi sum, int8_weights weights, vi x, int small) {
 #endif
 }
 GD_INLINE vi int8_total(vi sum, int small) { return (void)small, sum; }
-enum { INT8_MIDDLE = 0, INT8_TELLS_SMALL = 0 };
+#define INT8_MIDDLE(SMALL) 0
+enum { INT8_TELLS_SMALL = 0 };
 
 #elif defined(__aarch64__)
-/* Signed by signed: numbers of the weight are INT8_MIDDLE less. */
+/* Signed by signed. */
 typedef int8x16_t int8_weights;
 GD_INLINE int8_weights int8_weights_of(vi bytes, int small) { return (void)small, (int8x16_t)(bytes ^ (vi)((vu){0} + 0x80808080u)); }
 GD_INLINE vi int8_add(vi sum, int8_weights weights, vi x, int small) {
@@ -40,15 +44,21 @@ GD_INLINE vi int8_add(vi sum, int8_weights weights, vi x, int small) {
 #endif
 }
 GD_INLINE vi int8_total(vi sum, int small) { return (void)small, sum; }
-enum { INT8_MIDDLE = 128, INT8_TELLS_SMALL = 0 };
+#define INT8_MIDDLE(SMALL) 128
+enum { INT8_TELLS_SMALL = 0 };
 
 #else
-enum { INT8_MIDDLE = 0, INT8_TELLS_SMALL = GD_WIDTH >= 8 };
+#define INT8_MIDDLE(SMALL) (GD_WIDTH == 8 && !(SMALL) ? 128 : 0)
+enum { INT8_TELLS_SMALL = GD_WIDTH >= 8 };
 typedef struct int8_weights {
-  vi even, odd; /* all of them in `even` if they are small */
+  vi even, odd; /* all of them in `even` if they are small; with AVX2 their magnitudes, and what has their signs */
 } int8_weights;
 GD_INLINE int8_weights int8_weights_of(vi bytes, int small) {
   if (INT8_TELLS_SMALL && small) return (int8_weights){bytes, bytes};
+#if GD_WIDTH == 8
+  vi less = bytes ^ (vi)((vu){0} + 0x80808080u);
+  return (int8_weights){(vi)_mm256_abs_epi8((__m256i)less), less};
+#endif
   return (int8_weights){bytes & 0x00ff00ff, (vi)((vu)bytes >> 8) & 0x00ff00ff};
 }
 /* Products of 16 bits, added in pairs. */
@@ -74,9 +84,12 @@ GD_INLINE vi int8_byte_pairs(vi small, vi x) {
 #endif
 }
 GD_INLINE vi int8_add(vi sum, int8_weights weights, vi x, int small) {
-  if (INT8_TELLS_SMALL && small) return sum + int8_pairs(int8_byte_pairs(weights.even, x), (vi)((vu){0} + 0x00010001u));
+#if GD_WIDTH == 8
+  if (!small) x = (vi)_mm256_sign_epi8((__m256i)x, (__m256i)weights.odd);
+#endif
+  if (GD_WIDTH == 8 || (INT8_TELLS_SMALL && small)) return sum + int8_pairs(int8_byte_pairs(weights.even, x), (vi)((vu){0} + 0x00010001u));
   vi upper = (vi)((vu){0} + 0xff00ff00u);
   return sum + int8_pairs(weights.even, (vi)((vu)x << 8) & upper) + int8_pairs(weights.odd, x & upper);
 }
-GD_INLINE vi int8_total(vi sum, int small) { return INT8_TELLS_SMALL && small ? sum : sum >> 8; }
+GD_INLINE vi int8_total(vi sum, int small) { return GD_WIDTH == 8 || (INT8_TELLS_SMALL && small) ? sum : sum >> 8; }
 #endif

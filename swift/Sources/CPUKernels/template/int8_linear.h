@@ -27,7 +27,7 @@ static void int8_part(
     int64_t from = tile * rows / tiles, next = (tile + 1) * rows / tiles;
     int8_tile_of(
       memory, offsets, int8_tile_x(x, tile, from), count / form->group, form->group, memory->sums + from * INT8_OUTPUTS, next - from,
-      form->is_small, next_panel + tile * asked, asks ? 0 : asked);
+      form->most, next_panel + tile * asked, asks ? 0 : asked);
   }
 }
 

@@ -20,7 +20,7 @@ typedef struct int8_form {
   int8_factors *factors;
   int16_t group, middle;
   int has_offset;
-  int is_small; /* no number is above 127 (int8_dot.h) */
+  int most; /* the largest number */
 } int8_form;
 
 typedef uint8_t int8_b16 __attribute__((vector_size(16)));
@@ -119,7 +119,6 @@ static void int8_affine_factors(
 }
 
 #define int8_ggml_has_offset(TYPE) (ggml_has_minimum(TYPE) || ggml_has_offset(TYPE))
-#define int8_ggml_is_small(TYPE) (int8_ggml_middle(TYPE) < 128)
 
 /* The entries of a table at `numbers`, in place. */
 GD_INLINE void int8_entries(ggml_many_memory *numbers, uint32_t type) {
@@ -140,12 +139,14 @@ GD_INLINE void int8_entries(ggml_many_memory *numbers, uint32_t type) {
   *numbers = entries + (uint8_t)int8_ggml_middle(type);
 }
 
-#if GD_WIDTH == 16
+#if GD_WIDTH >= 8
 GD_INLINE __m128i int8_load_16(const uint8_t *from) { return _mm_loadu_si128((const __m128i *)from); }
 GD_INLINE __m256i int8_load_32(const uint8_t *from) { return _mm256_loadu_si256((const __m256i *)from); }
 GD_INLINE vi int8_low(vi bytes) { return bytes & 0x0f0f0f0f; }
 GD_INLINE vi int8_high(vi bytes) { return (vi)((vu)bytes >> 4) & 0x0f0f0f0f; }
 GD_INLINE vi int8_repeat_4(uint32_t byte) { return (vi)((vu){0} + byte * 0x01010101u); }
+#endif
+#if GD_WIDTH == 16
 
 /* The numbers of a half of a block of Q6_K: of 64 columns, and of the 64 after them. Each byte has four bits of two numbers, and one of 32 further bytes the upper two
  * of four. */
@@ -365,12 +366,12 @@ static void int8_micro_factors(
     int8_affine(row, first, count, out, BITS);                                                                   \
   }
 #define int8_form_of_affine(UNPACKING, BITS) \
-  case UNPACKING: return (int8_form){int8_numbers_##UNPACKING, int8_affine_factors, layout_of(matrix).elements, 0, 1, BITS < 8};
+  case UNPACKING: return (int8_form){int8_numbers_##UNPACKING, int8_affine_factors, layout_of(matrix).elements, 0, 1, (1 << BITS) - 1};
 #define int8_numbers_of_micro(UNPACKING, BITS)
 #define int8_form_of_micro(UNPACKING, BITS)                                                                               \
   case UNPACKING:                                                                                                         \
     if (BITS != 4) return (int8_form){0};                                                                                 \
-    return (int8_form){int8_micro, int8_micro_factors, layout_of(matrix).elements, int8_ggml_middle(GGML_MXFP4), 0, 1};
+    return (int8_form){int8_micro, int8_micro_factors, layout_of(matrix).elements, int8_ggml_middle(GGML_MXFP4), 0, int8_ggml_most(GGML_MXFP4)};
 
 #define GD_FORM(UNPACKING, FAMILY, BITS) int8_numbers_of_##FAMILY(UNPACKING, BITS)
 GD_CPU_UNPACKINGS(GD_FORM)
@@ -396,7 +397,7 @@ static int8_form int8_form_of(const gd_cpu_matrix *matrix) {
   case UNPACKING:                                                                  \
     return (int8_form){                                                            \
       int8_numbers_##UNPACKING, int8_factors_##UNPACKING, ggml_group(NUMBER) * GD_LANES, int8_ggml_middle(NUMBER), \
-      int8_ggml_has_offset(NUMBER), int8_ggml_is_small(NUMBER)};
+      int8_ggml_has_offset(NUMBER), int8_ggml_most(NUMBER)};
     GD_CPU_BLOCK_UNPACKINGS(GD_FORM)
 #undef GD_FORM
     default: return (int8_form){0};

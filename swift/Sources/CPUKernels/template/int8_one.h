@@ -3,14 +3,14 @@
 
 /* How a format is taken as it is packed; no members if it is not. */
 typedef struct int8_one_form {
-#if GD_WIDTH == 16
+#if GD_WIDTH >= 8
   int8_blocks_of *terms;
 #endif
   void (*arrange)(const int8_t *x, int64_t columns, int8_t *out);
 } int8_one_form;
 
 static int8_one_form int8_one_form_of(const gd_cpu_matrix *matrix) {
-#if GD_WIDTH == 16
+#if GD_WIDTH >= 8
 #define GD_CASE_BLOCKS(FORMAT, NAME, ...) \
   case GD_CPU_FORMAT_##FORMAT: return (int8_one_form){int8_blocks_##NAME, int8_arrange_##NAME};
   switch (matrix->format) { GD_INT8_BLOCKS(GD_CASE_BLOCKS) }
@@ -26,7 +26,7 @@ static void int8_one_row(
   const int8_x *x, const float *scales, const float *offsets, float *terms
 ) {
   int shift = __builtin_ctz((unsigned)form->group), is_bytes = layout_of(matrix).unpacking == GD_CPU_UNPACK_affine8;
-  int8_terms_of *terms_of = form->is_small ? int8_terms_for_1(form->group) : int8_terms_for_0(form->group);
+  int8_terms_of *terms_of = form->most < 128 ? int8_terms_for_1(form->group) : int8_terms_for_0(form->group);
   const uint8_t *row = (const uint8_t *)matrix_row(matrix, feature);
   int64_t segment = least(INT8_SEGMENT, INT8_STEP * form->group);
   for (int64_t i = from; i < from + columns; i += segment) {
@@ -68,7 +68,7 @@ static void int8_one(const gd_cpu_linear *op, const int8_memory *memory, int64_t
     if (are_apart) int8_ask_factors(matrix, (first + count) * columns >> shift, count * columns >> shift);
     for (int64_t from = 0; from < columns; from += span) {
       int64_t part = least(span, columns - from);
-#if GD_WIDTH == 16
+#if GD_WIDTH >= 8
       if (direct.terms != NULL) {
         direct.terms(matrix, first, count, &x, from >> shift, part >> shift, memory->terms, apart, memory->end);
         int8_add_terms(memory->terms, apart, part >> shift, sums);

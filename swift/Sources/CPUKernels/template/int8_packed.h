@@ -1,4 +1,4 @@
-/* Panels of weights of four bits with vectors of 16 lanes: rows are put side by side while two numbers still share a byte, which is half
+/* Panels of weights of four bits with vectors of 8 or 16 lanes: rows are put side by side while two numbers still share a byte, which is half
  * the work of doing so later. */
 typedef void int8_packed(const gd_cpu_matrix *matrix, int64_t feature, int64_t features, int64_t first, int64_t count, uint8_t *panel);
 
@@ -57,6 +57,35 @@ GD_INLINE void int8_packed_panel(
     }
   }
 }
+#elif GD_WIDTH == 8
+/* 32 columns of four outputs, and of the four after them, at a time. */
+GD_INLINE void int8_packed_panel(
+  const gd_cpu_matrix *matrix, int64_t feature, int64_t features, int64_t first, int64_t count, uint8_t *panel, int8_block form
+) {
+  const uint8_t *rows[INT8_OUTPUTS];
+  int is_split = form.type == GGML_Q4_K, apart = form.is_mlx ? 1 : is_split ? 8 : 4;
+  for (int f = 0; f < INT8_OUTPUTS; f++) rows[f] = (const uint8_t *)matrix_row(matrix, feature + least(f, features - 1));
+  for (int64_t i = 0; i < count; i += 32) {
+    /* Of Q4_K a byte has a column of two groups: 16 bytes are half of both. */
+    int64_t column = first + i, at = column / form.group * form.bytes + (form.is_mlx ? column % form.group / 2 : int8_offset(form));
+    int64_t place = form.is_mlx || !is_split ? i / 4 : i / 64 * 16 + i / 32 % 2 * 4;
+    if (is_split) at = column / 256 * form.bytes + int8_offset(form) + column % 256 / 64 * 32 + column / 32 % 2 * 16;
+    GD_UNROLL for (int p = 0; p < 2; p++) {
+      vi own[4], turned[4];
+      GD_UNROLL for (int q = 0; q < 4; q++) own[q] = int8_of_two(rows[8 * p + q] + at, rows[8 * p + q + 4] - rows[8 * p + q]);
+      int8_transpose_4(own, turned);
+      GD_UNROLL for (int k = 0; k < 4; k++) {
+        vi numbers[2];
+        int8_both(turned[k], numbers, form.type);
+        uint8_t *to = panel + (place + (form.is_mlx ? 2 * k : k)) * 64 + 32 * p;
+        store_vi(to, numbers[0]);
+        store_vi(to + apart * 64, numbers[1]);
+      }
+    }
+  }
+}
+#endif
+#if GD_WIDTH >= 8
 #define GD_PACKED(FORMAT, NAME, ...)                                                                                         \
   static __attribute__((noinline)) void int8_packed_##NAME(                                                                  \
     const gd_cpu_matrix *matrix, int64_t feature, int64_t features, int64_t first, int64_t count, uint8_t *panel             \
@@ -65,14 +94,14 @@ GD_INLINE void int8_packed_panel(
   }
 GD_INT8_GGML_NIBBLES(GD_PACKED)
 GD_INT8_MICRO(GD_PACKED)
-/* Groups of any length. */
+/* Groups of any length: four bits have no bytes between them. */
 GD_PACKED(, affine, 32, 0, 16, 1, 1)
 #undef GD_PACKED
 #endif
 
 /* The function that makes panels of a matrix so; NULL if there is none. */
 static int8_packed *int8_packed_of(const gd_cpu_matrix *matrix) {
-#if GD_WIDTH == 16
+#if GD_WIDTH >= 8
 #define GD_CASE_PACKED(FORMAT, NAME, ...) \
   case GD_CPU_FORMAT_##FORMAT: return int8_packed_##NAME;
 #define GD_CASE_AFFINE(FORMAT, ...) case GD_CPU_FORMAT_##FORMAT:

@@ -73,6 +73,16 @@ GD_INLINE void int8_interleave(const uint8_t *numbers, int64_t count, int middle
       if (k < left) store_vi(panel + (i / 4 + k) * 64, rows[k]);
     }
   }
+#elif GD_WIDTH == 8
+  (void)middle;
+  for (int64_t i = 0; i < count; i += 16) {
+    GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
+      vi own[4], turned[4];
+      GD_UNROLL for (int q = 0; q < 4; q++) own[q] = int8_of_two(numbers + (8 * p + q) * INT8_PIECES + i, 4 * INT8_PIECES);
+      int8_transpose_4(own, turned);
+      GD_UNROLL for (int k = 0; k < 4; k++) store_vi(panel + i * 16 + k * 64 + 32 * p, turned[k]);
+    }
+  }
 #else
   (void)middle;
   for (int64_t i = 0; i < count; i += 16) {
@@ -91,6 +101,15 @@ GD_INLINE void int8_interleave(const uint8_t *numbers, int64_t count, int middle
 #endif
 }
 
+#if GD_WIDTH == 8
+/* Factors of four groups of four outputs, and of the four after them: those of a group one after another. */
+GD_INLINE void int8_store_across(const vi rows[4], float *out) {
+  vi turned[4];
+  int8_transpose_4(rows, turned);
+  GD_UNROLL for (int k = 0; k < 4; k++) store_vi(out + k * INT8_OUTPUTS, turned[k]);
+}
+#endif
+
 /* Factors of INT8_OUTPUTS outputs, INT8_SEGMENT_GROUPS apart: those of a group one after another. */
 static void int8_across(const float *factors, int64_t count, float *out) {
   for (int64_t g = 0; g < count; g += 16) {
@@ -103,7 +122,20 @@ static void int8_across(const float *factors, int64_t count, float *out) {
       if (k < left) store_vi(out + (g + k) * INT8_OUTPUTS, rows[k]);
     }
 #else
-    for (int64_t k = 0; k < left; k++) {
+    int64_t k = 0;
+#if GD_WIDTH == 8
+    for (; k + 4 <= left; k += 4) {
+      GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
+        vi rows[4];
+        GD_UNROLL for (int q = 0; q < 4; q++) {
+          const float *own = factors + (8 * p + q) * INT8_SEGMENT_GROUPS + g + k;
+          rows[q] = (vi)_mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(own)), _mm_loadu_ps(own + 4 * INT8_SEGMENT_GROUPS), 1);
+        }
+        int8_store_across(rows, out + (g + k) * INT8_OUTPUTS + 8 * p);
+      }
+    }
+#endif
+    for (; k < left; k++) {
       for (int f = 0; f < INT8_OUTPUTS; f++) out[(g + k) * INT8_OUTPUTS + f] = factors[f * INT8_SEGMENT_GROUPS + g + k];
     }
 #endif
@@ -144,6 +176,21 @@ static void int8_across_halves(
     }
   }
 }
+#elif GD_WIDTH == 8
+/* The same of one of these tensors, four groups at a time. */
+GD_INLINE void int8_across_halves(const uint16_t *factors, int64_t groups, int64_t count, float *out, uint32_t dtype) {
+  for (int64_t g = 0; g < count; g += 4) {
+    GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
+      vi rows[4];
+      GD_UNROLL for (int q = 0; q < 4; q++) {
+        const uint16_t *own = factors + (8 * p + q) * groups + g;
+        __m128i both = _mm_unpacklo_epi64(_mm_loadl_epi64((const __m128i *)own), _mm_loadl_epi64((const __m128i *)(own + 4 * groups)));
+        rows[q] = (vi)(dtype == GD_CPU_BF16 ? bf16_to_vf((vh)both) : f16_to_vf((vh)both));
+      }
+      int8_store_across(rows, out + g * INT8_OUTPUTS + 8 * p);
+    }
+  }
+}
 #endif
 
 /* The scales and offsets of columns first .. first + count - 1 of `features` rows from `feature` on, as a panel has them. */
@@ -156,6 +203,19 @@ static void int8_panel_factors(
     int shift = __builtin_ctz((unsigned)form->group);
     float *out[2] = {memory->scales, memory->offsets};
     return int8_across_halves(matrix, feature, first >> shift, count >> shift, matrix->columns >> shift, out);
+  }
+#elif GD_WIDTH == 8
+  int64_t own = count / form->group, all = matrix->columns / form->group, at = (feature * matrix->columns + first) / form->group;
+  if (features == INT8_OUTPUTS && matrix->biases != NULL && matrix->dtype != GD_CPU_F32 && own % 4 == 0) {
+    const uint16_t *of_scales = (const uint16_t *)matrix->scales + at, *of_offsets = (const uint16_t *)matrix->biases + at;
+#define GD_ACROSS(DTYPE)                                                            \
+  if (matrix->dtype == DTYPE) {                                                     \
+    int8_across_halves(of_scales, all, own, memory->scales, DTYPE);                 \
+    return int8_across_halves(of_offsets, all, own, memory->offsets, DTYPE);        \
+  }
+    GD_ACROSS(GD_CPU_BF16)
+    GD_ACROSS(GD_CPU_F16)
+#undef GD_ACROSS
   }
 #endif
   float scales[INT8_OUTPUTS * INT8_SEGMENT_GROUPS], offsets[INT8_OUTPUTS * INT8_SEGMENT_GROUPS];

@@ -6,6 +6,9 @@
 /* Adding it rounds to an integer, which the sum's lowest bits are. */
 static const float int8_rounder = 0x1.8p23f;
 
+/* An integer product begins with so many times the sum of x's numbers. */
+GD_INLINE int32_t int8_start(gd_cpu_int8_form form) { return INT8_MIDDLE(form.is_small) - form.middle; }
+
 /* A group of x: its bytes, and their sum. */
 GD_INLINE int32_t int8_round(const float *x, int64_t count, float scale, int8_t *out) {
   vi sum = {0};
@@ -24,7 +27,7 @@ GD_INLINE int32_t int8_round(const float *x, int64_t count, float scale, int8_t 
 
 /* Puts the even ones of eight columns before the odd ones, in place, as the halves of a weight's bytes are (int8_packed.h). */
 GD_INLINE void int8_pair(int8_t *values, int64_t columns) {
-#if GD_WIDTH == 16
+#if GD_WIDTH >= 8
   for (int64_t i = 0; i < columns; i += 32) {
     int8_b32_memory *at = (int8_b32_memory *)(values + i);
     *at = __builtin_shufflevector(
@@ -54,7 +57,7 @@ static void int8_row_groups(const gd_cpu_int8_rows *op, const float *x, int64_t 
     else __builtin_memset(out + g * group, 0, (size_t)group);
     op->scales[first + g] = scale;
     op->sums[first + g] = (float)sum * scale;
-    op->starts[first + g] = (INT8_MIDDLE - op->form.middle) * sum;
+    op->starts[first + g] = int8_start(op->form) * sum;
   }
 }
 
@@ -70,7 +73,7 @@ static void int8_row(const gd_cpu_int8_rows *op, int64_t row, int64_t begin, int
     const float *values = as_floats(x, i, op->x.dtype, count * group, memory);
 #if GD_WIDTH == 16
     if (int8_groups(
-          values, group, count, out + i, op->scales + first, op->sums + first, op->starts + first, INT8_MIDDLE - op->form.middle)) continue;
+          values, group, count, out + i, op->scales + first, op->sums + first, op->starts + first, int8_start(op->form))) continue;
 #endif
     int8_row_groups(op, values, first, count, out + i);
   }

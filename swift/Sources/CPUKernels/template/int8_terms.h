@@ -141,6 +141,24 @@ static void int8_add_terms(const float *terms, int64_t apart, int64_t count, flo
     }
   }
   store(sums, 0, GD_CPU_F32, sum);
+#elif GD_WIDTH == 8
+  vf sum[2] = {load(sums, 0, GD_CPU_F32), load(sums, 8, GD_CPU_F32)};
+  for (int64_t g = 0; g < count; g += 4) {
+    int64_t left = count - g;
+    GD_UNROLL for (int p = 0; p < 2; p++) {
+      vi rows[4], turned[4];
+      GD_UNROLL for (int q = 0; q < 4; q++) {
+        const float *own = terms + (8 * p + q) * apart + g;
+        rows[q] = (vi)_mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(own)), _mm_loadu_ps(own + 4 * apart), 1);
+      }
+      int8_transpose_4(rows, turned);
+      GD_UNROLL for (int k = 0; k < 4; k++) {
+        if (k < left) sum[p] += (vf)turned[k];
+      }
+    }
+  }
+  store(sums, 0, GD_CPU_F32, sum[0]);
+  store(sums, 8, GD_CPU_F32, sum[1]);
 #else
   for (int64_t f = 0; f < INT8_OUTPUTS; f += 4) {
     const float *own = terms + f * apart;

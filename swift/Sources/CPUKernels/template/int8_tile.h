@@ -26,6 +26,83 @@ GD_INLINE int8_x int8_tile_from(int8_x x, int64_t first, int64_t group) { return
 /* x of a tile whose first row is `from`. */
 GD_INLINE int8_x int8_tile_x(int8_x x, int64_t tile, int64_t from) { return (void)tile, int8_row_from(x, from); }
 
+/* With AVX2: steps of four columns whose sums 16 bits hold, if no number is above `most`. With AVX-512 1 for small numbers. 0: not even one. */
+GD_INLINE int int8_run(int most, int64_t group) {
+  if (!INT8_TELLS_SMALL || most > 127) return 0;
+  return GD_WIDTH == 16 ? 1 : most > 63 ? 0 : most > 31 ? 2 : most > 15 || group == 16 ? 4 : 8;
+}
+
+#if GD_WIDTH == 8
+/* Compilers would add up products in other orders, for which registers do not suffice. */
+GD_INLINE void int8_keep(vi sums[INT8_ROWS][GD_PARTS], int rows) {
+  GD_UNROLL for (int r = 0; r < rows; r++) {
+    GD_UNROLL for (int p = 0; p < GD_PARTS; p++) __asm__("" : "+x"(sums[r][p]));
+  }
+}
+
+/* Adds the products of `steps` times four columns of a group. rows, steps and run are constants. */
+GD_INLINE void int8_tile_products(
+  const uint8_t *panel, const int8_t *x, int64_t stride, vi sums[INT8_ROWS][GD_PARTS], int rows, int steps, int run
+) {
+  GD_UNROLL for (int k = 0; k < steps; k++) {
+    int8_weights weights[GD_PARTS];
+    GD_UNROLL for (int p = 0; p < GD_PARTS; p++) weights[p] = int8_weights_of(load_vi(panel + k * 64 + 32 * p), run > 0);
+    GD_UNROLL for (int r = 0; r < rows; r++) {
+      vi four = (vi)(*(const u1_memory *)(x + r * stride + 4 * k) - (vu){0});
+      GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
+#if !defined(GD_DOT_AVXVNNI)
+        if (run > 0) {
+          vi pairs = int8_byte_pairs(weights[p].even, four);
+          sums[r][p] = k == 0 ? pairs : (vi)_mm256_add_epi16((__m256i)sums[r][p], (__m256i)pairs);
+          continue;
+        }
+#endif
+        sums[r][p] = int8_add(sums[r][p], weights[p], four, 0);
+      }
+    }
+    int8_keep(sums, rows);
+  }
+}
+
+/* Adds the terms of `count` groups to the sums of `rows` rows of x and INT8_OUTPUTS outputs. */
+GD_INLINE void int8_tile(
+  const int8_memory *memory, const float *offsets, int8_x x, int64_t count, int64_t group, float *sums, int rows, int run
+) {
+  const uint8_t *panel = memory->panel;
+  const float *scales = memory->scales;
+  int steps = run == 0 ? 4 : run;
+  for (int64_t g = 0; g < count; g++) {
+    vi products[INT8_ROWS][GD_PARTS];
+    if (run == 0) __builtin_memset(products, 0, sizeof products);
+    for (int64_t i = 0; i < group; i += 4 * steps, panel += 4 * steps * INT8_OUTPUTS, x.values += 4 * steps) {
+      if (run == 0) {
+        int8_tile_products(panel, x.values, x.stride, products, rows, steps, run);
+        continue;
+      }
+      vi pairs[INT8_ROWS][GD_PARTS];
+      int8_tile_products(panel, x.values, x.stride, pairs, rows, steps, run);
+      GD_UNROLL for (int r = 0; r < rows; r++) {
+        GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
+          vi own = (vi)_mm256_madd_epi16((__m256i)pairs[r][p], _mm256_set1_epi16(1));
+          products[r][p] = i == 0 ? own : products[r][p] + own;
+        }
+      }
+    }
+    GD_UNROLL for (int r = 0; r < rows; r++) {
+      int64_t own = r * x.groups + g;
+      vi start = x.starts[own] - (vi){0};
+      vf scale = splat(x.scales[own]), sum = splat(x.sums[own]);
+      GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
+        int64_t at = g * INT8_OUTPUTS + p * GD_WIDTH;
+        float *to = sums + r * INT8_OUTPUTS + p * GD_WIDTH;
+        vf term = __builtin_convertvector(products[r][p] + start, vf) * load(scales, at, GD_CPU_F32) * scale;
+        if (offsets != NULL) term += load(offsets, at, GD_CPU_F32) * sum;
+        store(to, 0, GD_CPU_F32, load(to, 0, GD_CPU_F32) + term);
+      }
+    }
+  }
+}
+#else
 /* Adds the terms of `count` groups to the sums of `rows` rows of x and INT8_OUTPUTS outputs. */
 GD_INLINE void int8_tile(
   const int8_memory *memory, const float *offsets, int8_x x, int64_t count, int64_t group, float *sums, int rows, int small
@@ -65,18 +142,23 @@ GD_INLINE void int8_tile(
     GD_UNROLL for (int p = 0; p < GD_PARTS; p++) store(sums, r * INT8_OUTPUTS + p * GD_WIDTH, GD_CPU_F32, out[r][p]);
   }
 }
+#endif
 
 static void int8_tile_of(
-  const int8_memory *memory, const float *offsets, int8_x x, int64_t count, int64_t group, float *sums, int64_t rows, int small,
+  const int8_memory *memory, const float *offsets, int8_x x, int64_t count, int64_t group, float *sums, int64_t rows, int most,
   const uint8_t *next, int64_t asked
 ) {
   int8_ask_by_call(next, asked, memory->end);
-  switch (INT8_TELLS_SMALL && small ? -rows : rows) {
-#define GD_CASE_TILE(ROWS) \
-  case ROWS: return int8_tile(memory, offsets, x, count, group, sums, ROWS < INT8_ROWS ? ROWS : INT8_ROWS, 0); \
-  case -ROWS: \
-    if (INT8_TELLS_SMALL) int8_tile(memory, offsets, x, count, group, sums, ROWS < INT8_ROWS ? ROWS : INT8_ROWS, 1); \
-    return;
+  switch (16 * rows + int8_run(most, group)) {
+#define GD_CASE_RUN(ROWS, RUN) \
+  case 16 * ROWS + RUN: return int8_tile(memory, offsets, x, count, group, sums, ROWS < INT8_ROWS ? ROWS : INT8_ROWS, RUN);
+#if GD_WIDTH == 8 && !defined(GD_DOT_AVXVNNI)
+#define GD_CASE_TILE(ROWS) GD_CASE_RUN(ROWS, 0) GD_CASE_RUN(ROWS, 2) GD_CASE_RUN(ROWS, 4) GD_CASE_RUN(ROWS, 8)
+#elif GD_WIDTH == 16 && !defined(GD_DOT_AVX512VNNI)
+#define GD_CASE_TILE(ROWS) GD_CASE_RUN(ROWS, 0) GD_CASE_RUN(ROWS, 1)
+#else
+#define GD_CASE_TILE(ROWS) GD_CASE_RUN(ROWS, 0)
+#endif
     GD_CASE_TILE(1)
     GD_CASE_TILE(2)
 #if GD_WIDTH > 4 || defined(__aarch64__)
@@ -96,6 +178,7 @@ static void int8_tile_of(
     GD_CASE_TILE(12)
 #endif
 #undef GD_CASE_TILE
+#undef GD_CASE_RUN
   }
 }
 

@@ -41,6 +41,16 @@ GD_INLINE void int8_transpose(vi rows[16]) {
     rows[12 + k] = GD_SECOND_OF(second, fourth);
   }
 }
+#elif GD_WIDTH == 8
+/* Lane r of vector k becomes lane k of vector r, in each 128 bits. */
+GD_INLINE void int8_transpose_4(const vi rows[4], vi out[4]) {
+  vi a = __builtin_shufflevector(rows[0], rows[1], 0, 8, 1, 9, 4, 12, 5, 13), b = __builtin_shufflevector(rows[2], rows[3], 0, 8, 1, 9, 4, 12, 5, 13);
+  vi c = __builtin_shufflevector(rows[0], rows[1], 2, 10, 3, 11, 6, 14, 7, 15), d = __builtin_shufflevector(rows[2], rows[3], 2, 10, 3, 11, 6, 14, 7, 15);
+  out[0] = __builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13);
+  out[1] = __builtin_shufflevector(a, b, 2, 3, 10, 11, 6, 7, 14, 15);
+  out[2] = __builtin_shufflevector(c, d, 0, 1, 8, 9, 4, 5, 12, 13);
+  out[3] = __builtin_shufflevector(c, d, 2, 3, 10, 11, 6, 7, 14, 15);
+}
 #endif
 
 /* Where the rounded rows of a linear are. */

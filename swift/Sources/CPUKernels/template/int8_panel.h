@@ -207,6 +207,7 @@ static void int8_panel_factors(
 #elif GD_WIDTH == 8
   int64_t own = count / form->group, all = matrix->columns / form->group, at = (feature * matrix->columns + first) / form->group;
   if (features == INT8_OUTPUTS && matrix->biases != NULL && matrix->dtype != GD_CPU_F32 && own % 4 == 0) {
+    if (first == 0) int8_ask_factors(matrix, at + INT8_OUTPUTS * all, INT8_OUTPUTS * all);
     const uint16_t *of_scales = (const uint16_t *)matrix->scales + at, *of_offsets = (const uint16_t *)matrix->biases + at;
 #define GD_ACROSS(DTYPE)                                                            \
   if (matrix->dtype == DTYPE) {                                                     \

@@ -64,14 +64,17 @@ GD_INLINE void int8_tile_products(
   }
 }
 
-/* Adds the terms of `count` groups to the sums of `rows` rows of x and INT8_OUTPUTS outputs. */
+/* Adds the terms of `count` groups to the sums of `rows` rows of x and INT8_OUTPUTS outputs; `asked` bytes from `next` on are asked for meanwhile. */
 GD_INLINE void int8_tile(
-  const int8_memory *memory, const float *offsets, int8_x x, int64_t count, int64_t group, float *sums, int rows, int run
+  const int8_memory *memory, const float *offsets, int8_x x, int64_t count, int64_t group, float *sums, int rows, int run,
+  const uint8_t *next, int64_t asked
 ) {
   const uint8_t *panel = memory->panel;
   const float *scales = memory->scales;
   int steps = run == 0 ? 4 : run;
+  int64_t lines = (asked / count + 63) / 64 * 64;
   for (int64_t g = 0; g < count; g++) {
+    if (asked > 0) int8_ask(next + g * lines, lines, memory->end);
     vi products[INT8_ROWS][GD_PARTS];
     if (run == 0) __builtin_memset(products, 0, sizeof products);
     for (int64_t i = 0; i < group; i += 4 * steps, panel += 4 * steps * INT8_OUTPUTS, x.values += 4 * steps) {
@@ -148,10 +151,15 @@ static void int8_tile_of(
   const int8_memory *memory, const float *offsets, int8_x x, int64_t count, int64_t group, float *sums, int64_t rows, int most,
   const uint8_t *next, int64_t asked
 ) {
+#if GD_WIDTH == 8
+#define GD_ASKED , next, asked
+#else
+#define GD_ASKED
   int8_ask_by_call(next, asked, memory->end);
+#endif
   switch (16 * rows + int8_run(most, group)) {
 #define GD_CASE_RUN(ROWS, RUN) \
-  case 16 * ROWS + RUN: return int8_tile(memory, offsets, x, count, group, sums, ROWS < INT8_ROWS ? ROWS : INT8_ROWS, RUN);
+  case 16 * ROWS + RUN: return int8_tile(memory, offsets, x, count, group, sums, ROWS < INT8_ROWS ? ROWS : INT8_ROWS, RUN GD_ASKED);
 #if GD_WIDTH == 8 && !defined(GD_DOT_AVXVNNI)
 #define GD_CASE_TILE(ROWS) GD_CASE_RUN(ROWS, 0) GD_CASE_RUN(ROWS, 2) GD_CASE_RUN(ROWS, 4) GD_CASE_RUN(ROWS, 8)
 #elif GD_WIDTH == 16 && !defined(GD_DOT_AVX512VNNI)
@@ -179,6 +187,7 @@ static void int8_tile_of(
 #endif
 #undef GD_CASE_TILE
 #undef GD_CASE_RUN
+#undef GD_ASKED
   }
 }
 

@@ -6,7 +6,7 @@
  * packed numbers are prefetched again into the first cache, of each row its own: rows are read in turns, which no processor predicts. */
 enum { LINEAR_AHEAD = 8192, LINEAR_AHEAD_F32 = 3072, LINEAR_NEAR = 512 };
 /* Rows of weights that are read at a time: they share the loads of x. Those of blocks that hold their factors have one chain a partial. */
-enum { LINEAR_DOT_ROWS = GD_WIDTH == 16 ? 3 : 2, LINEAR_BLOCK_ROWS = GD_WIDTH == 16 ? 4 : 2 };
+enum { LINEAR_DOT_ROWS = GD_WIDTH == 16 ? 3 : GD_WIDTH == 8 ? 1 : 2, LINEAR_BLOCK_ROWS = GD_WIDTH == 16 ? 4 : 2 };
 /* Tables of four bits that even blocks leave for odd ones, of rows of so many steps. */
 enum { LINEAR_TABLES = 16 };
 
@@ -218,7 +218,7 @@ GD_INLINE void linear_dots_scaled(
   const uint8_t *row = (const uint8_t *)matrix_row(matrix, first);
   _Alignas(64) float kept[LINEAR_TABLES][LINEAR_DOT_ROWS][GD_WIDTH], (*tables)[LINEAR_DOT_ROWS][GD_WIDTH] = NULL;
   if (packed.bits == 4 && shift >= 0 && columns / step <= LINEAR_TABLES) tables = kept;
-#define GD_ROWS(TAKEN) ((TAKEN) > LINEAR_TAKEN_BOTH ? 3 : 2)
+#define GD_ROWS(TAKEN) ((TAKEN) > LINEAR_TAKEN_BOTH ? 3 : LINEAR_DOT_ROWS < 2 ? 1 : 2)
 #define GD_DOT(CHAIN, TAKEN, CHAINS)                                                                                       \
   linear_dot_packed(                                                                                                       \
     row + f * bytes, apart * bytes, scales + f * groups, biases + f * groups, own, columns, apart * groups, CHAIN, tables, \

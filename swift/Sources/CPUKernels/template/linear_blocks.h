@@ -69,7 +69,7 @@ GD_INLINE void linear_dots_blocks(
   const uint8_t *row = (const uint8_t *)matrix_row(matrix, first);
   /* Loops of more rows are not compiled where they are not taken. */
   const int most = GD_WIDTH == 16 && format.halves > 0 ? 1 : LINEAR_TAKEN;
-#define GD_ROWS(TAKEN) ((TAKEN) > 6 ? 3 : (TAKEN) > 4 ? 2 : LINEAR_BLOCK_ROWS)
+#define GD_ROWS(TAKEN) (GD_WIDTH == 8 && (TAKEN) > 2 ? 1 : (TAKEN) > 6 ? 3 : (TAKEN) > 4 ? 2 : LINEAR_BLOCK_ROWS)
 #define GD_DOTS(TAKEN)                                                                                                     \
   if ((TAKEN) > most) __builtin_unreachable();                                                                             \
   for (; f < end; f += GD_ROWS(TAKEN), own.sums += GD_ROWS(TAKEN) * GD_LANES) {                                            \

@@ -217,8 +217,8 @@ GD_INLINE void linear_dots_scaled(
   int64_t bytes = matrix_bytes(matrix, columns), dtype_bytes = scale_bytes(matrix), ahead = count * groups;
   const uint8_t *row = (const uint8_t *)matrix_row(matrix, first);
   _Alignas(64) float kept[LINEAR_TABLES][LINEAR_DOT_ROWS][GD_WIDTH], (*tables)[LINEAR_DOT_ROWS][GD_WIDTH] = NULL;
-  if (packed.bits == 4 && shift >= 0 && columns / step <= LINEAR_TABLES) tables = kept;
-#define GD_ROWS(TAKEN) ((TAKEN) > LINEAR_TAKEN_BOTH ? 3 : LINEAR_DOT_ROWS < 2 ? 1 : 2)
+  if (GD_LOOKS_UP(4) && packed.bits == 4 && shift >= 0 && columns / step <= LINEAR_TABLES) tables = kept;
+#define GD_ROWS(TAKEN) (LINEAR_DOT_ROWS == 3 && (TAKEN) <= LINEAR_TAKEN_BOTH ? 2 : LINEAR_DOT_ROWS)
 #define GD_DOT(CHAIN, TAKEN, CHAINS)                                                                                       \
   linear_dot_packed(                                                                                                       \
     row + f * bytes, apart * bytes, scales + f * groups, biases + f * groups, own, columns, apart * groups, CHAIN, tables, \
@@ -267,7 +267,7 @@ GD_INLINE void linear_dots_plain(
 ) {
   int64_t columns = matrix->columns, bytes = columns * dtype_size(dtype);
   const char *row = matrix_row(matrix, first);
-#define GD_ROWS(TAKEN) ((TAKEN) > 6 ? 3 : (TAKEN) > 2 ? 2 : 1)
+#define GD_ROWS(TAKEN) ((TAKEN) > 6 ? 3 : (TAKEN) > 2 && GD_WIDTH == 16 ? 2 : 1)
 #define GD_DOTS(TAKEN)                                                                                                     \
   for (; f < end; f += GD_ROWS(TAKEN), own.sums += GD_ROWS(TAKEN) * GD_LANES) {                                            \
     linear_dot_plain(row + f * bytes, apart * bytes, own, columns, dtype, GD_ROWS(TAKEN), TAKEN);                          \

@@ -2,7 +2,7 @@
 
 /* Rows of x that share the unpacking of weights at a time, and for which even and odd blocks of weights have their chains at once: the
  * partials fit the registers. */
-enum { LINEAR_TAKEN = GD_WIDTH == 16 ? 8 : 1, LINEAR_TAKEN_BOTH = 6 };
+enum { LINEAR_TAKEN = GD_WIDTH == 16 ? 8 : GD_WIDTH == 8 ? 4 : 1, LINEAR_TAKEN_BOTH = GD_WIDTH == 8 ? 2 : 6 };
 /* Outputs whose partials are in memory at a time, a multiple of 8: of all rows that are taken together. */
 enum { LINEAR_SUMS_AT_ONCE = 24 };
 
@@ -34,14 +34,25 @@ GD_INLINE int64_t few_taken(int64_t left) { return least(LINEAR_TAKEN, left > 2 
 /* Those of each of so many rows, a multiple of the rows of weight that are read at a time. */
 GD_INLINE int64_t few_outputs(int64_t taken) { return taken == 4 ? 4 : LINEAR_SUMS_AT_ONCE / taken; }
 /* DOT(FIXED) for `taken` rows, with their number as a constant. */
-#define GD_TAKING(TAKEN, DOT)                      \
-  switch (LINEAR_TAKEN > 1 ? (TAKEN) : 1) {        \
-    case 1: DOT(1); break;                         \
-    case 2: DOT(LINEAR_TAKEN > 1 ? 2 : 1); break;  \
-    case 4: DOT(LINEAR_TAKEN > 1 ? 4 : 1); break;  \
-    case 6: DOT(LINEAR_TAKEN > 1 ? 6 : 1); break;  \
-    default: DOT(LINEAR_TAKEN);                    \
+#if GD_WIDTH == 16
+#define GD_TAKING(TAKEN, DOT) \
+  switch (TAKEN) {            \
+    case 1: DOT(1); break;    \
+    case 2: DOT(2); break;    \
+    case 4: DOT(4); break;    \
+    case 6: DOT(6); break;    \
+    default: DOT(8);          \
   }
+#elif GD_WIDTH == 8
+#define GD_TAKING(TAKEN, DOT) \
+  switch (TAKEN) {            \
+    case 1: DOT(1); break;    \
+    case 2: DOT(2); break;    \
+    default: DOT(4);          \
+  }
+#else
+#define GD_TAKING(TAKEN, DOT) DOT(1)
+#endif
 
 /* Two weights that are made before the next products: compilers would make them later, and keep bytes and tables in registers that partials need. */
 GD_INLINE void few_made(vf *first, vf *second) {

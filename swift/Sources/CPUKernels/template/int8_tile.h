@@ -32,7 +32,7 @@ GD_INLINE int int8_run(int most, int64_t group) {
   return GD_WIDTH == 16 ? 1 : most > 63 ? 0 : most > 31 ? 2 : most > 15 || group == 16 ? 4 : 8;
 }
 
-#if GD_WIDTH == 8
+#if GD_WIDTH == 8 && !defined(GD_DOT_AVXVNNI)
 /* Compilers would add up products in other orders, for which registers do not suffice. */
 GD_INLINE void int8_keep(vi sums[INT8_ROWS][GD_PARTS], int rows) {
   GD_UNROLL for (int r = 0; r < rows; r++) {
@@ -50,14 +50,12 @@ GD_INLINE void int8_tile_products(
     GD_UNROLL for (int r = 0; r < rows; r++) {
       vi four = (vi)(*(const u1_memory *)(x + r * stride + 4 * k) - (vu){0});
       GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
-#if !defined(GD_DOT_AVXVNNI)
-        if (run > 0) {
-          vi pairs = int8_byte_pairs(weights[p].even, four);
-          sums[r][p] = k == 0 ? pairs : (vi)_mm256_add_epi16((__m256i)sums[r][p], (__m256i)pairs);
+        if (run == 0) {
+          sums[r][p] = int8_add(sums[r][p], weights[p], four, 0);
           continue;
         }
-#endif
-        sums[r][p] = int8_add(sums[r][p], weights[p], four, 0);
+        vi pairs = int8_byte_pairs(weights[p].even, four);
+        sums[r][p] = k == 0 ? pairs : (vi)_mm256_add_epi16((__m256i)sums[r][p], (__m256i)pairs);
       }
     }
     int8_keep(sums, rows);
@@ -72,7 +70,7 @@ GD_INLINE void int8_tile(
   const uint8_t *panel = memory->panel;
   const float *scales = memory->scales;
   int steps = run == 0 ? 4 : run;
-  int64_t lines = (asked / count + 63) / 64 * 64;
+  int64_t lines = (asked / count + 63) / 64 * 64; /* of each group: some are asked for twice */
   for (int64_t g = 0; g < count; g++) {
     if (asked > 0) int8_ask(next + g * lines, lines, memory->end);
     vi products[INT8_ROWS][GD_PARTS];
@@ -106,10 +104,12 @@ GD_INLINE void int8_tile(
   }
 }
 #else
-/* Adds the terms of `count` groups to the sums of `rows` rows of x and INT8_OUTPUTS outputs. */
+/* Adds the terms of `count` groups to the sums of `rows` rows of x and INT8_OUTPUTS outputs; `asked` bytes from `next` on are asked for meanwhile. */
 GD_INLINE void int8_tile(
-  const int8_memory *memory, const float *offsets, int8_x x, int64_t count, int64_t group, float *sums, int rows, int small
+  const int8_memory *memory, const float *offsets, int8_x x, int64_t count, int64_t group, float *sums, int rows, int small,
+  const uint8_t *next, int64_t asked
 ) {
+  int64_t lines = (asked / count + 63) / 64 * 64; /* of each group: some are asked for twice */
   const uint8_t *panel = memory->panel;
   const float *scales = memory->scales;
   vf out[INT8_ROWS][GD_PARTS];
@@ -117,6 +117,7 @@ GD_INLINE void int8_tile(
     GD_UNROLL for (int p = 0; p < GD_PARTS; p++) out[r][p] = load(sums, r * INT8_OUTPUTS + p * GD_WIDTH, GD_CPU_F32);
   }
   for (int64_t g = 0; g < count; g++) {
+    if (asked > 0) int8_ask(next + g * lines, lines, memory->end);
     vi products[INT8_ROWS][GD_PARTS] = {0};
     for (int64_t i = 0; i < group; i += 16) {
       GD_UNROLL for (int k = 0; k < 16; k += 4) {
@@ -151,15 +152,14 @@ static void int8_tile_of(
   const int8_memory *memory, const float *offsets, int8_x x, int64_t count, int64_t group, float *sums, int64_t rows, int most,
   const uint8_t *next, int64_t asked
 ) {
-#if GD_WIDTH == 8
-#define GD_ASKED , next, asked
-#else
-#define GD_ASKED
-  int8_ask_by_call(next, asked, memory->end);
-#endif
+  /* With 16 lanes all at once. */
+  if (GD_WIDTH != 8) {
+    int8_ask_by_call(next, asked, memory->end);
+    asked = 0;
+  }
   switch (16 * rows + int8_run(most, group)) {
 #define GD_CASE_RUN(ROWS, RUN) \
-  case 16 * ROWS + RUN: return int8_tile(memory, offsets, x, count, group, sums, ROWS < INT8_ROWS ? ROWS : INT8_ROWS, RUN GD_ASKED);
+  case 16 * ROWS + RUN: return int8_tile(memory, offsets, x, count, group, sums, ROWS < INT8_ROWS ? ROWS : INT8_ROWS, RUN, next, asked);
 #if GD_WIDTH == 8 && !defined(GD_DOT_AVXVNNI)
 #define GD_CASE_TILE(ROWS) GD_CASE_RUN(ROWS, 0) GD_CASE_RUN(ROWS, 2) GD_CASE_RUN(ROWS, 4) GD_CASE_RUN(ROWS, 8)
 #elif GD_WIDTH == 16 && !defined(GD_DOT_AVX512VNNI)
@@ -187,7 +187,6 @@ static void int8_tile_of(
 #endif
 #undef GD_CASE_TILE
 #undef GD_CASE_RUN
-#undef GD_ASKED
   }
 }
 

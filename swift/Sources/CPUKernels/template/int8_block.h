@@ -8,8 +8,8 @@ typedef struct int8_block {
   int bytes, groups, is_mlx;
 } int8_block;
 
-/* The formats that are taken straight from their blocks: F(FORMAT, its name in functions' names, the members of int8_block); the first of them by a few rows, too
- * (int8_few.h). */
+/* The formats that are taken straight from their blocks: F(FORMAT, its name in functions' names, the members of int8_block); the first of
+ * them by a few rows, too (int8_few.h). */
 #define GD_INT8_AFFINE(F)                        \
   F(AFFINE4_G32, affine32, 32, 0, 16, 1, 1)      \
   F(AFFINE4_G64, affine64, 64, 0, 32, 1, 1)      \
@@ -54,7 +54,8 @@ GD_INLINE int int8_is_affine8(int8_block form) { return form.is_mlx && form.byte
 GD_INLINE int int8_most(int8_block form) { return int8_is_affine8(form) ? 255 : int8_ggml_most(form.type); }
 GD_INLINE int int8_block_is_small(int8_block form) { return int8_most(form) < 128; }
 
-/* Whether vectors of 16 lanes take blocks that are whole lines, four at a time: these are asked for into the first cache between the products, others after them. */
+/* Whether vectors of 16 lanes take blocks that are whole lines, four at a time: these are asked for into the first cache between the
+ * products, others after them. */
 GD_INLINE int int8_four_are_lines(int8_block form) { return GD_WIDTH == 16 && form.groups == 1 && form.group > 16 && 4 * form.bytes % 64 == 0; }
 
 /* Groups that are taken at a time: as many as a vector has lanes, or a block's. */

@@ -1,4 +1,5 @@
-/* One row by blocks: the terms of as many groups at a time as a vector has lanes or a block holds (int8_blocks.h, int8_blocks_8.h), a row of the weight after another. */
+/* One row by blocks, a row of the weight after another: the terms of as many groups at a time as a vector has lanes or a block holds
+ * (int8_blocks.h, int8_blocks_8.h). */
 #if GD_WIDTH >= 8
 
 /* The terms of `count` groups from a block on, as int8_terms has them. Those of MLX's forms have factors from `at` on. */
@@ -28,13 +29,13 @@ GD_INLINE void int8_block_terms(
     int8_ask_by_call(block, step, end);
 #endif
     GD_UNROLL for (int p = 0; p < groups / GD_WIDTH; p++) {
-      int64_t done = g + p * GD_WIDTH, own = first + done;
+      int64_t done = g + p * GD_WIDTH, of_x = first + done;
       if (form.is_mlx) scales[p] = int8_step_factors(matrix->scales, at + done, count - done, form.type == 0 ? dtype : GD_CPU_U8, form.group);
       if (form.type == 0) offsets[p] = int8_step_factors(matrix->biases, at + done, count - done, dtype, form.group);
       vi all = int8_total(sums[p], small);
-      if (int8_ggml_middle(form.type) != INT8_MIDDLE(small)) all += load_vi(x->starts + own);
-      vf term = __builtin_convertvector(all, vf) * scales[p] * load(x->scales, own, GD_CPU_F32);
-      if (has_offset) term += offsets[p] * load(x->sums, own, GD_CPU_F32);
+      if (int8_ggml_middle(form.type) != INT8_MIDDLE(small)) all += load_vi(x->starts + of_x);
+      vf term = __builtin_convertvector(all, vf) * scales[p] * load(x->scales, of_x, GD_CPU_F32);
+      if (has_offset) term += offsets[p] * load(x->sums, of_x, GD_CPU_F32);
       store(terms, done, GD_CPU_F32, term);
     }
   }

@@ -15,6 +15,8 @@ import { onEachBackend } from "../support/backends.ts";
 import { fill } from "../support/cases.ts";
 import { runProgram } from "../support/children.ts";
 import { expertMatrices } from "../support/experts.ts";
+import { blockNames, isScale, placeBlocks, randomBlocks, valuesOf } from "../support/ggml.ts";
+import type { BlockName } from "../support/ggml.ts";
 import { expectNear, expectRounded, expectSameBits } from "../support/judge.ts";
 import { Layouts, download } from "../support/layouts.ts";
 import { linearByThreads } from "../support/linear-threads.ts";
@@ -123,6 +125,44 @@ onEachBackend("int8 activations", (backend) => {
       runChecked(device, layouts, linear({ x: layouts.rows("x", "f32", x), ...placeQuantised(layouts, weight, "f32"), out, activations }));
       expectSameBits(`${bits} bits, groups of ${group}`, download(out), int8Affine(x, weight));
     }
+  });
+
+  describe("the largest numbers of weights by the largest of x, whose sums kernels add up in 16 bits", () => {
+    const rows = [1, 2, 4, 17];
+    const constant = (count: number, columns: number): Reference => {
+      const x = reference([count, columns]);
+      x.data.forEach((_, i) => (x.data[i] = Math.floor(i / columns) % 2 === 0 ? 1 : -1));
+      return x;
+    };
+    test("MLX's affine forms, to the bit", () => {
+      const random = new Random(4);
+      for (const bits of bitWidths) for (const group of groupSizes) for (const count of rows) {
+        const [features, columns] = [19, 8 * group];
+        const weight = randomQuantised(random, [features, columns], bits, group, "f32");
+        weight.words.data.forEach((_, i) => (weight.words.data[i] = Math.floor((i * features) / weight.words.data.length) % 3 === 2 ? 0 : 2 ** 32 - 1));
+        const x = constant(count, columns);
+        using layouts = new Layouts(device, random);
+        const out = layouts.out("out", "f32", [count, features]);
+        runChecked(device, layouts, linear({ x: layouts.rows("x", "f32", x), ...placeQuantised(layouts, weight, "f32"), out, activations }));
+        expectSameBits(`${bits} bits, groups of ${group}`, download(out), int8Affine(x, weight));
+      }
+    });
+    test("ggml's blocks, near float64", () => {
+      const random = new Random(6);
+      for (const format of blockNames as BlockName[]) for (const count of rows) {
+        const fills = [0x00, 0xff, 0x80, 0x7f, 0x88];
+        const blocks = randomBlocks(random, format, 4 * fills.length, 512 / weightLayouts[format].elements);
+        const size = blocks.bytes.data.length / (4 * fills.length) / (512 / weightLayouts[format].elements);
+        blocks.bytes.data.forEach((_, i, all) => {
+          if (!isScale(format, i % size)) all[i] = fills[Math.floor((i * 4 * fills.length) / all.length) % fills.length]!;
+        });
+        const x = constant(count, blocks.columns);
+        using layouts = new Layouts(device, random);
+        const out = layouts.out("out", "f32", [count, 4 * fills.length]);
+        runChecked(device, layouts, linear({ x: layouts.rows("x", "f32", x), ...placeBlocks(layouts, blocks), out, activations }));
+        expectNear(format, download(out), referenceOf(rounded(x, groupOf(format)), valuesOf(blocks)).data, bounds.f32);
+      }
+    });
   });
 
   test("MLX's floats of four bits to the bit, with any elements and finite scales", () => {

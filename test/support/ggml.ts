@@ -17,6 +17,10 @@ const halves: Readonly<Partial<Record<GgmlName, readonly number[]>>> = {
   iq4_nl: [0], iq4_xs: [0],
 };
 
+/** Whether a byte of a block belongs to a number of 16 bits, or is an exponent. */
+export const isScale = (format: GgmlName, byte: number): boolean =>
+  format === "gguf-mxfp4" ? byte === 0 : (halves[format] ?? []).some((place) => byte === place || byte === place + 1);
+
 /** A matrix of blocks. */
 export interface Blocks {
   readonly format: BlockName;

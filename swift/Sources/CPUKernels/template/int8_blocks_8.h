@@ -1,4 +1,4 @@
-/* What int8_block_terms.h needs of vectors of 8 lanes, by AVX2: a vector has 32 numbers of one group, or 16 of each of two, which are its halves. */
+/* The sums of int8_block_terms.h with vectors of 8 lanes, by AVX2: a vector has 32 numbers of one group, or 16 of each of two, which are its halves. */
 #if GD_WIDTH == 8
 
 /* Whether the two numbers of a byte are of one group: then the low and the high ones are vectors of their own. */
@@ -43,12 +43,14 @@ GD_INLINE vi int8_totals(const vi own[4], int8_block form) {
 }
 
 /* The numbers of vector v of a group of 32 columns or more that has its vectors for itself, number g of those from a block on. */
-GD_INLINE void int8_own_numbers(const uint8_t *block, int g, int v, vi *out, int8_block form) {
+GD_INLINE vi int8_own_numbers(const uint8_t *block, int g, int v, int8_block form) {
   const uint8_t *own = block + g / form.groups * form.bytes;
-  if (int8_is_affine8(form)) *out = load_vi(own + 32 * v);
-  else if (form.type == GGML_Q8_0) *out = load_vi(own + 2) ^ (vi)((vu){0} + 0x80808080u);
-  else if (form.groups == 8) ggml_two_runs(own, 2 * g % 16, (ggml_many *)out, form.type);
-  else ggml_small(own, (ggml_many *)out, form.type);
+  if (int8_is_affine8(form)) return load_vi(own + 32 * v);
+  if (form.type == GGML_Q8_0) return load_vi(own + 2) ^ (vi)((vu){0} + 0x80808080u);
+  ggml_many numbers;
+  if (form.groups == 8) ggml_two_runs(own, 2 * g % 16, &numbers, form.type);
+  else ggml_small(own, &numbers, form.type);
+  return (vi)numbers;
 }
 
 /* The sums of products of eight groups from group g of a block on, in order. */
@@ -65,7 +67,9 @@ GD_INLINE vi int8_eight_sums(const uint8_t *block, int g, const int8_t *x, int8_
   }
   if (form.group == 16) {
     GD_UNROLL for (int k = 0; k < 4; k++) {
-      ggml_two_runs(block, g + 2 * k, (ggml_many *)numbers, form.type);
+      ggml_many two;
+      ggml_two_runs(block, g + 2 * k, &two, form.type);
+      numbers[0] = (vi)two;
       own[k] = int8_products(numbers, x + 32 * k, 1, form);
     }
     vi sums = int8_totals(own, form);
@@ -85,7 +89,7 @@ GD_INLINE vi int8_eight_sums(const uint8_t *block, int g, const int8_t *x, int8_
     GD_UNROLL for (int k = 0; k < 4; k++) {
       int at = g + 4 * h + k, vectors = (int)form.group / 32;
       GD_UNROLL for (int v = 0; v < vectors; v++) {
-        if (!int8_has_nibbles(form)) int8_own_numbers(block, at, v, &numbers[v], form);
+        if (!int8_has_nibbles(form)) numbers[v] = int8_own_numbers(block, at, v, form);
         else if (v % 2 == 0) int8_both(load_vi(block + at * form.bytes + 16 * v), numbers + v, form.type);
       }
       own[k] = int8_products(numbers, x + (4 * h + k) * form.group, vectors, form);

@@ -66,10 +66,12 @@ GD_INLINE void int8_packed_panel(
   int is_split = form.type == GGML_Q4_K, apart = form.is_mlx ? 1 : is_split ? 8 : 4;
   for (int f = 0; f < INT8_OUTPUTS; f++) rows[f] = (const uint8_t *)matrix_row(matrix, feature + least(f, features - 1));
   for (int64_t i = 0; i < count; i += 32) {
-    /* Of Q4_K a byte has a column of two groups: 16 bytes are half of both. */
-    int64_t column = first + i, at = column / form.group * form.bytes + (form.is_mlx ? column % form.group / 2 : int8_offset(form));
-    int64_t place = form.is_mlx || !is_split ? i / 4 : i / 64 * 16 + i / 32 % 2 * 4;
-    if (is_split) at = column / 256 * form.bytes + int8_offset(form) + column % 256 / 64 * 32 + column / 32 % 2 * 16;
+    int64_t column = first + i, at = column / form.group * form.bytes + (form.is_mlx ? column % form.group / 2 : int8_offset(form)), place = i / 4;
+    if (is_split) {
+      /* A byte has a column of each of two groups: 16 bytes are half of both. */
+      at = column / 256 * form.bytes + int8_offset(form) + column % 256 / 64 * 32 + column / 32 % 2 * 16;
+      place = i / 64 * 16 + i / 32 % 2 * 4;
+    }
     GD_UNROLL for (int p = 0; p < 2; p++) {
       vi own[4], turned[4];
       GD_UNROLL for (int q = 0; q < 4; q++) own[q] = int8_of_two(rows[8 * p + q] + at, rows[8 * p + q + 4] - rows[8 * p + q]);

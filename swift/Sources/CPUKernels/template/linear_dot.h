@@ -5,7 +5,8 @@
  * lines on their way, all of which it would take; float32 and the rest are fastest with different distances. From there
  * packed numbers are prefetched again into the first cache, of each row its own: rows are read in turns, which no processor predicts. */
 enum { LINEAR_AHEAD = 8192, LINEAR_AHEAD_F32 = 3072, LINEAR_NEAR = 512 };
-/* Rows of weights that are read at a time: they share the loads of x. Those of blocks that hold their factors have one chain a partial. */
+/* Rows of weights that are read at a time: they share the loads of x, if registers suffice for their partials. Those of blocks that hold their factors
+ * have one chain a partial. */
 enum { LINEAR_DOT_ROWS = GD_WIDTH == 16 ? 3 : GD_WIDTH == 8 ? 1 : 2, LINEAR_BLOCK_ROWS = GD_WIDTH == 16 ? 4 : 2 };
 /* Tables of four bits that even blocks leave for odd ones, of rows of so many steps. */
 enum { LINEAR_TABLES = 16 };
@@ -267,7 +268,7 @@ GD_INLINE void linear_dots_plain(
 ) {
   int64_t columns = matrix->columns, bytes = columns * dtype_size(dtype);
   const char *row = matrix_row(matrix, first);
-#define GD_ROWS(TAKEN) ((TAKEN) > 6 ? 3 : (TAKEN) > 2 && GD_WIDTH == 16 ? 2 : 1)
+#define GD_ROWS(TAKEN) ((TAKEN) > 6 ? 3 : (TAKEN) > 2 && LINEAR_DOT_ROWS > 1 ? 2 : 1)
 #define GD_DOTS(TAKEN)                                                                                                     \
   for (; f < end; f += GD_ROWS(TAKEN), own.sums += GD_ROWS(TAKEN) * GD_LANES) {                                            \
     linear_dot_plain(row + f * bytes, apart * bytes, own, columns, dtype, GD_ROWS(TAKEN), TAKEN);                          \

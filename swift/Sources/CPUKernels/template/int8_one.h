@@ -26,7 +26,7 @@ static void int8_one_row(
   const int8_x *x, const float *scales, const float *offsets, float *terms
 ) {
   int shift = __builtin_ctz((unsigned)form->group), is_bytes = layout_of(matrix).unpacking == GD_CPU_UNPACK_affine8;
-  int8_terms_of *terms_of = form->most < 128 ? int8_terms_for_1(form->group) : int8_terms_for_0(form->group);
+  int8_terms_of *terms_of = int8_terms_for(form->group);
   const uint8_t *row = (const uint8_t *)matrix_row(matrix, feature);
   int64_t segment = least(INT8_SEGMENT, INT8_STEP * form->group);
   for (int64_t i = from; i < from + columns; i += segment) {

@@ -219,6 +219,19 @@ onEachBackend("linear of packed weights", (backend) => {
     }
   });
 
+  // A GPU may take subnormal numbers for zero.
+  if (backend.name === "cpu") test("many rows have the bits of one and of two by the least scales that a dtype has", () => {
+    const random = new Random(10);
+    const [rows, features] = [20, 5];
+    for (const [format, least] of [["f32", 2 ** -149], ["bf16", 2 ** -133], ["f16", 2 ** -24]] as const) for (const group of groupSizes) for (const bits of bitWidths) {
+      const shape = [features, 2 * group] as const;
+      const weight = { ...randomQuantised(random, shape, bits, group, format), scales: fill([features, 2], format, () => least * (1 + random.below(100))), biases: reference([features, 2]) };
+      const x = fill([rows, 2 * group], "f32", () => random.normal() * 2 ** 100);
+      const together = run(x, weight, { scales: format });
+      for (const own of [1, 2]) expectSameBits(`${own} rows, ${bits} bits, ${format}`, run(rowsOf(x, 3, 3 + own), weight, { scales: format }), together.slice(3 * features, (3 + own) * features));
+    }
+  });
+
   test("a format by name: the bits that the shapes give", () => {
     const random = new Random(10);
     using layouts = new Layouts(device, random);

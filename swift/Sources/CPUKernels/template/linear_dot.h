@@ -258,6 +258,13 @@ GD_INLINE void linear_dots_packed(
     linear_dots_scaled(matrix, first, count, few, scales, biases, packed, step, shift, 4);
     return;
   }
+#elif GD_WIDTH == 8
+  if (packed.values == affine_values && packed.bits == 4 && few->rows <= 2 && affine_places(matrix->dtype)) {
+    packed.values = affine_placed_values;
+    packed.factors = affine_placed_factors;
+    linear_dots_scaled(matrix, first, count, few, scales, biases, packed, step, shift, 2);
+    return;
+  }
 #endif
   linear_dots_scaled(matrix, first, count, few, scales, biases, packed, step, shift, LINEAR_TAKEN);
 }

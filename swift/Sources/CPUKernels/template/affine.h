@@ -8,7 +8,7 @@
  *   bits  columns of lanes 0, 1, 2 ..  AVX-512                    AVX2
  *   2     0, 1, 2 ..                   shift, lookup              shift, lookup
  *   3     0, 1, 2 ..                   bytes, shift, lookup       bytes, shift, lookup
- *   4     0, 8, 1, 9, 2 ..             shift, lookup              shift, and, convert, fma; up to two rows: and, convert, fma (affine_placed_values)
+ *   4     0, 8, 1, 9, 2 ..             shift, lookup              shift, and, convert, fma; up to two rows: and, convert, fma (affine_placed.h)
  *   5     0, 1, 2 ..                   bytes, shift, lookup       bytes, shift, and, convert, fma
  *   6     0, 1, 2 ..                   bytes, shift, and, convert, fma, on both
  *   8     0, 1, 2 ..                   widen, convert, fma, on both; up to four rows: bytes, fma on AVX-512 (affine_raised_values)
@@ -187,30 +187,6 @@ static __attribute__((noinline, unused)) int affine_lower(const float *scales, f
     _mm512_mask_storeu_ps(biases + at, there, (__m512)lowered);
   }
   return 1;
-}
-#endif
-
-#if GD_WIDTH == 8
-/* Numbers of four bits without a shift by lanes: those of lanes 0, 1, 2 .. stay where they are, 1, 1, 16, 16, 256 .. times as large, and scales are as much
- * smaller. That rounds scales of float32 only, near the least ones (affine_places). The products are those of affine_values, to the bit. */
-static const _Alignas(32) uint32_t affine_place_bits[8] = {0xf, 0xf, 0xf0, 0xf0, 0xf00, 0xf00, 0xf000, 0xf000};
-static const _Alignas(32) float affine_place_scales[8] = {1, 1, 0x1p-4f, 0x1p-4f, 0x1p-8f, 0x1p-8f, 0x1p-12f, 0x1p-12f};
-
-/* Whether scales of this dtype can be 2^12 times smaller: the last bit of bf16 is at least 2^-133, of half floats 2^-24, of float32's numbers 2^-149. */
-GD_INLINE int affine_places(uint32_t dtype) { return dtype != GD_CPU_F32; }
-
-GD_INLINE factors affine_placed_factors(const float *scale, const float *bias, uint32_t bits) {
-  (void)bits;
-  return (factors){splat_memory(scale) * *(const vf *)affine_place_scales, splat_memory(bias)};
-}
-
-/* The second part's numbers are 16 bits higher. Of every other run they are loaded from there, which takes no shift; the others' last ones may be the
- * weight's last bytes. */
-GD_INLINE vf affine_placed_values(const uint8_t *row, int64_t first, int run, int part, factors group, uint32_t bits) {
-  int loads = part == 1 && run % 2 == 0;
-  vu words = (vu)_mm256_set1_epi64x((long long)*(const u2_memory *)(row + (first + run) * 2 * bits + 2 * loads));
-  if (part == 1 && !loads) words >>= 16;
-  return fma_vf(__builtin_convertvector((vi)(words & *(const vu *)affine_place_bits), vf), group.low, group.high);
 }
 #endif
 

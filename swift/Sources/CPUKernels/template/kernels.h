@@ -33,6 +33,7 @@
 #include "matrix.h"
 #include "linear_finish.h"
 #include "linear_few.h"
+#include "affine_placed.h"
 #include "linear_dot.h"
 #include "linear_small.h"
 #include "linear_blocks.h"

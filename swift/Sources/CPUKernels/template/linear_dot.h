@@ -66,6 +66,11 @@ GD_INLINE void linear_step(
   vf part[LINEAR_TAKEN][LINEAR_DOT_ROWS][2][GD_PARTS], const uint8_t *row, int64_t row_bytes, int64_t first,
   factors group[LINEAR_DOT_ROWS][2], const float *x, int step, int each, int64_t chain, linear_way way
 ) {
+#if GD_WIDTH == 8
+  if (way.packed.values == affine_placed_values && way.taken == 1) {
+    return affine_placed_step(part[0][0], row + first * GD_LANES / 2, group[0][0], x, step);
+  }
+#endif
   GD_UNROLL for (int b = 0; b < step / GD_LANES; b++) {
     if (b % 2 == 1 && way.chains == 1) continue;
     GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {

@@ -124,6 +124,11 @@ GD_INLINE vf sixteen_values(vu numbers, vf table) {
 }
 #endif
 
+/* The weights of numbers, one a lane. */
+GD_INLINE vf affine_weights(vu numbers, factors group) {
+  return fma_vf(__builtin_convertvector((vi)numbers, vf), group.low, group.high);
+}
+
 GD_INLINE vf affine_values(const uint8_t *row, int64_t first, int run, int part, factors group, uint32_t bits) {
   vu numbers = affine_numbers(row + first * 2 * bits + run * 2 * bits, bits, part);
 #if GD_WIDTH == 16
@@ -135,7 +140,7 @@ GD_INLINE vf affine_values(const uint8_t *row, int64_t first, int run, int part,
   if (bits == 3) return (vf)_mm256_permutevar8x32_ps((__m256)group.low, (__m256i)numbers);
 #endif
   if (bits != 8) numbers &= (1u << bits) - 1;
-  return fma_vf(__builtin_convertvector((vi)numbers, vf), group.low, group.high);
+  return affine_weights(numbers, group);
 }
 
 GD_INLINE void affine_scales(const gd_cpu_matrix *matrix, int64_t first, int64_t count, float *scales, float *biases) {

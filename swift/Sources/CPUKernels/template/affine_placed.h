@@ -16,19 +16,13 @@ GD_INLINE factors affine_placed_factors(const float *scale, const float *bias, u
 
 /* The numbers of a part of a run. The second part's are 16 bits higher: loaded from there they need no shift, which reads two bytes beyond the run. */
 GD_INLINE vu affine_placed_numbers(const uint8_t *run, int part, int loads) {
-  int is_moved = part == 1 && loads;
-  vu words = (vu)_mm256_set1_epi64x((long long)*(const u2_memory *)(run + 2 * is_moved));
-  if (part == 1 && !loads) words >>= 16;
-  return words & *(const vu *)affine_place_bits;
-}
-
-GD_INLINE vf affine_placed_weights(vu numbers, factors group) {
-  return fma_vf(__builtin_convertvector((vi)numbers, vf), group.low, group.high);
+  vu words = (vu)_mm256_set1_epi64x((long long)*(const u2_memory *)(run + (loads ? 2 * part : 0)));
+  return (loads ? words : words >> (uint32_t)(16 * part)) & *(const vu *)affine_place_bits;
 }
 
 /* The weights of a part of a run, for two rows. Runs come in pairs, so that two bytes beyond the first of each are the row's. */
 GD_INLINE vf affine_placed_values(const uint8_t *row, int64_t first, int run, int part, factors group, uint32_t bits) {
-  return affine_placed_weights(affine_placed_numbers(row + (first + run) * 2 * bits, part, run % 2 == 0), group);
+  return affine_weights(affine_placed_numbers(row + (first + run) * 2 * bits, part, run % 2 == 0), group);
 }
 
 /* Adds the products of one row's `step` columns, 32 or 64, which have one scale: even and odd blocks of weights have sums of their own. All numbers are
@@ -42,7 +36,7 @@ GD_INLINE void affine_placed_step(vf sums[2][GD_PARTS], const uint8_t *row, fact
   else __asm__("" : "+x"(numbers[0]), "+x"(numbers[1]), "+x"(numbers[2]), "+x"(numbers[3]), "+x"(numbers[4]), "+x"(numbers[5]), "+x"(numbers[6]), "+x"(numbers[7]));
   GD_UNROLL for (int v = 0; v < step / GD_WIDTH; v++) {
     vf *sum = &sums[v / GD_PARTS % 2][v % GD_PARTS];
-    *sum = fma_vf(load(x, v * GD_WIDTH, GD_CPU_F32), affine_placed_weights(numbers[v], group), *sum);
+    *sum = fma_vf(load(x, v * GD_WIDTH, GD_CPU_F32), affine_weights(numbers[v], group), *sum);
   }
 }
 #endif

@@ -6,7 +6,12 @@
 GD_INLINE void linear_dot_blocks(
   const uint8_t *row, int64_t row_bytes, linear_taken few, int64_t columns, block_unpacking format, int rows, int taken
 ) {
-  vf part[LINEAR_TAKEN][LINEAR_BLOCK_ROWS][GD_PARTS] = {0};
+  vf part[LINEAR_TAKEN][LINEAR_BLOCK_ROWS][GD_PARTS];
+  GD_UNROLL for (int t = 0; t < taken; t++) {
+    GD_UNROLL for (int r = 0; r < rows; r++) {
+      GD_UNROLL for (int p = 0; p < GD_PARTS; p++) part[t][r][p] = few_begun(few, few.sums + t * few.apart + r * GD_LANES + p * GD_WIDTH, taken);
+    }
+  }
   int step = taken > 1 && format.step > 4 ? 4 : format.step, is_ahead = taken == 1 && format.ahead;
   const uint8_t *block = row;
   block_scales memory[2][LINEAR_BLOCK_ROWS], *scales = memory[0], *later = is_ahead ? memory[1] : scales;
@@ -73,7 +78,9 @@ GD_INLINE void linear_dots_blocks(
 #define GD_DOTS(TAKEN)                                                                                                     \
   if ((TAKEN) > most) __builtin_unreachable();                                                                             \
   for (; f < end; f += GD_ROWS(TAKEN), own.sums += GD_ROWS(TAKEN) * GD_LANES) {                                            \
-    linear_dot_blocks(row + f * bytes, apart * bytes, own, columns, format, GD_ROWS(TAKEN), TAKEN);                        \
+    linear_dot_blocks(                                                                                                     \
+      row + f * bytes + own.column / format.elements * format.bytes, apart * bytes, own,                                   \
+      few_columns(TAKEN, own.column, columns), format, GD_ROWS(TAKEN), TAKEN);                                             \
   }
   GD_FEW(GD_LANES, GD_ROWS(taken), GD_DOTS)
 #undef GD_DOTS

@@ -15,7 +15,12 @@ enum { LINEAR_TABLES = 16 };
 GD_INLINE void linear_dot_plain(
   const char *row, int64_t row_bytes, linear_taken few, int64_t columns, uint32_t dtype, int rows, int taken
 ) {
-  vf part[LINEAR_TAKEN][LINEAR_DOT_ROWS][GD_PARTS] = {0};
+  vf part[LINEAR_TAKEN][LINEAR_DOT_ROWS][GD_PARTS];
+  GD_UNROLL for (int t = 0; t < taken; t++) {
+    GD_UNROLL for (int r = 0; r < rows; r++) {
+      GD_UNROLL for (int p = 0; p < GD_PARTS; p++) part[t][r][p] = few_begun(few, few.sums + t * few.apart + r * GD_LANES + p * GD_WIDTH, taken);
+    }
+  }
   int64_t i = 0, line = 64 / dtype_size(dtype), ahead = dtype == GD_CPU_F32 ? LINEAR_AHEAD_F32 : LINEAR_AHEAD;
   int by_pages = rows == 1 && gd_cpu_asks_by_pages;
   for (; i + GD_LANES <= columns; i += GD_LANES) {
@@ -133,7 +138,15 @@ GD_INLINE void linear_dot_packed(
   const uint8_t *row, int64_t row_bytes, const float *scales, const float *biases, linear_taken few, int64_t columns,
   int64_t groups, int64_t chain, float (*tables)[LINEAR_DOT_ROWS][GD_WIDTH], linear_way way
 ) {
-  vf part[LINEAR_TAKEN][LINEAR_DOT_ROWS][2][GD_PARTS] = {0};
+  vf part[LINEAR_TAKEN][LINEAR_DOT_ROWS][2][GD_PARTS];
+  GD_UNROLL for (int t = 0; t < way.taken; t++) {
+    GD_UNROLL for (int r = 0; r < way.rows; r++) {
+      const float *sums = few.sums + t * few.apart + r * 2 * GD_LANES + chain * GD_LANES;
+      GD_UNROLL for (int c = 0; c < way.chains; c++) {
+        GD_UNROLL for (int p = 0; p < GD_PARTS; p++) part[t][r][c][p] = few_begun(few, sums + (c * GD_PARTS + p) * GD_WIDTH, way.taken);
+      }
+    }
+  }
   factors values[LINEAR_DOT_ROWS][2];
 #if GD_WIDTH == 16
   /* In a register: compilers would make the number anew in each pass. */
@@ -227,7 +240,8 @@ GD_INLINE void linear_dots_scaled(
 #define GD_ROWS(TAKEN) (LINEAR_DOT_ROWS == 3 && (TAKEN) <= LINEAR_TAKEN_BOTH ? 2 : LINEAR_DOT_ROWS)
 #define GD_DOT(CHAIN, TAKEN, CHAINS)                                                                                       \
   linear_dot_packed(                                                                                                       \
-    row + f * bytes, apart * bytes, scales + f * groups, biases + f * groups, own, columns, apart * groups, CHAIN, tables, \
+    row + f * bytes + own.column * packed.bits / 8, apart * bytes, scales + f * groups + own.column / packed.group,        \
+    biases + f * groups + own.column / packed.group, own, few_columns(TAKEN, own.column, columns), apart * groups, CHAIN, tables, \
     (linear_way){packed, step, shift, GD_ROWS(TAKEN), TAKEN, CHAINS})
 #define GD_DOTS(TAKEN)                                                                                                     \
   if ((TAKEN) > most) __builtin_unreachable();                                                                             \
@@ -283,7 +297,9 @@ GD_INLINE void linear_dots_plain(
 #define GD_ROWS(TAKEN) ((TAKEN) > 6 ? 3 : (TAKEN) > 2 && LINEAR_DOT_ROWS > 1 ? 2 : 1)
 #define GD_DOTS(TAKEN)                                                                                                     \
   for (; f < end; f += GD_ROWS(TAKEN), own.sums += GD_ROWS(TAKEN) * GD_LANES) {                                            \
-    linear_dot_plain(row + f * bytes, apart * bytes, own, columns, dtype, GD_ROWS(TAKEN), TAKEN);                          \
+    linear_dot_plain(                                                                                                      \
+      row + f * bytes + own.column * dtype_size(dtype), apart * bytes, own, few_columns(TAKEN, own.column, columns), dtype, \
+      GD_ROWS(TAKEN), TAKEN);                                                                                              \
   }
   GD_FEW(GD_LANES, GD_ROWS(taken), GD_DOTS)
 #undef GD_DOTS

@@ -15,12 +15,12 @@ typedef struct linear_few {
   const char *end; /* of the weight */
 } linear_few;
 
-/* Such rows, and the partials of their products with some rows of weight: those of a row of x are `apart` floats after those of the one
+/* Such rows from `column` on, and the partials of their products with some rows of weight: those of a row of x are `apart` floats after those of the one
  * before. Of LINEAR_TAKEN rows, where they are eight, the outputs are made instead: those of each row of weight. */
 typedef struct linear_taken {
   const float *x;
   float *sums, *outputs;
-  int64_t apart;
+  int64_t apart, column;
   const char *end;
 } linear_taken;
 
@@ -33,6 +33,13 @@ GD_INLINE vf few_x(const float *x, int64_t column, int t, int taken) {
 GD_INLINE int64_t few_taken(int64_t left) { return least(LINEAR_TAKEN, left > 2 ? (left + 1) / 2 * 2 : left); }
 /* Those of each of so many rows, a multiple of the rows of weight that are read at a time. */
 GD_INLINE int64_t few_outputs(int64_t taken) { return taken == 4 ? 4 : LINEAR_SUMS_AT_ONCE / taken; }
+/* Columns of LINEAR_TAKEN rows of x that are multiplied by few_outputs rows of weight before the next ones, if not all of them fit a first cache of
+ * 32 KiB; with vectors of 16 lanes, or fewer rows, all columns are. */
+enum { LINEAR_FEW_COLUMNS = 1024 };
+GD_INLINE int few_cuts(int taken) { return GD_WIDTH == 8 && taken == LINEAR_TAKEN; }
+GD_INLINE int64_t few_columns(int taken, int64_t column, int64_t columns) {
+  return few_cuts(taken) && columns > LINEAR_FEW_COLUMNS * 3 / 2 ? least(LINEAR_FEW_COLUMNS, columns - column) : columns;
+}
 /* DOT(FIXED) for `taken` rows, with their number as a constant. */
 #if GD_WIDTH == 16
 #define GD_TAKING(TAKEN, DOT) \
@@ -137,6 +144,11 @@ GD_INLINE void few_sum(vf part[LINEAR_TAKEN], const float *first, int64_t apart,
 #define GD_FEW_END(TAKEN, ROWS, FIRST, PART)
 #endif
 
+/* The beginning of a partial: zero, or what earlier columns made. */
+GD_INLINE vf few_begun(linear_taken few, const float *sum, int taken) {
+  return few_cuts(taken) && few.column > 0 ? load(sum, 0, GD_CPU_F32) : (vf){0};
+}
+
 /* Every row of x by every row of weight: DOTS(TAKEN) makes the partials of rows f .. end - 1, ROWS at a time, which are `apart` rows apart;
  * then they are added up. If fewer than ROWS are left, some of those before are read again, and where there are none one is read ROWS times. */
 #define GD_FEW(PARTIALS, ROWS, DOTS)                                                                                       \
@@ -147,9 +159,14 @@ GD_INLINE void few_sum(vf part[LINEAR_TAKEN], const float *first, int64_t apart,
     for (int64_t begin = 0, end; begin < count; begin = end) {                                                             \
       if (apart && count - begin < rows) begin = count - rows;                                                             \
       end = begin + (apart ? least(outputs, (count - begin) / rows * rows) : 1);                                           \
-      int64_t f = begin;                                                                                                   \
-      linear_taken own = {few->x + at * few->columns, sums, made + f * LINEAR_TAKEN, outputs * (PARTIALS), few->end};       \
-      GD_TAKING(taken, DOTS)                                                                                               \
+      int64_t column = 0;                                                                                                  \
+      do {                                                                                                                 \
+        int64_t f = begin;                                                                                                 \
+        const float *x = few->x + at * few->columns + column * taken;                                                      \
+        linear_taken own = {x, sums, made + f * LINEAR_TAKEN, outputs * (PARTIALS), column, few->end};                     \
+        GD_TAKING(taken, DOTS)                                                                                             \
+        column += few_columns((int)taken, column, matrix->columns);                                                        \
+      } while (GD_WIDTH == 8 && column < matrix->columns);                                                                 \
       if (GD_WIDTH < 16 || taken < LINEAR_TAKEN) few_finish(few, sums, PARTIALS, at, taken, begin, end - begin);           \
     }                                                                                                                      \
     if (GD_WIDTH == 16 && taken == LINEAR_TAKEN) few_place(few, made, at, count, LINEAR_TAKEN);                            \

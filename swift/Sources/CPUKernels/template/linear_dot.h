@@ -241,7 +241,8 @@ GD_INLINE void linear_dots_scaled(
 #define GD_DOT(CHAIN, TAKEN, CHAINS)                                                                                       \
   linear_dot_packed(                                                                                                       \
     row + f * bytes + own.column * packed.bits / 8, apart * bytes, scales + f * groups + own.column / packed.group,        \
-    biases + f * groups + own.column / packed.group, own, few_columns(TAKEN, own.column, columns), apart * groups, CHAIN, tables, \
+    biases + f * groups + own.column / packed.group, own, few_columns(TAKEN, own.column, columns), apart * groups, CHAIN,  \
+    tables,                                                                                                                \
     (linear_way){packed, step, shift, GD_ROWS(TAKEN), TAKEN, CHAINS})
 #define GD_DOTS(TAKEN)                                                                                                     \
   if ((TAKEN) > most) __builtin_unreachable();                                                                             \
@@ -298,7 +299,8 @@ GD_INLINE void linear_dots_plain(
 #define GD_DOTS(TAKEN)                                                                                                     \
   for (; f < end; f += GD_ROWS(TAKEN), own.sums += GD_ROWS(TAKEN) * GD_LANES) {                                            \
     linear_dot_plain(                                                                                                      \
-      row + f * bytes + own.column * dtype_size(dtype), apart * bytes, own, few_columns(TAKEN, own.column, columns), dtype, \
+      row + f * bytes + own.column * dtype_size(dtype), apart * bytes, own,                                                \
+      few_columns(TAKEN, own.column, columns), dtype,                                                                      \
       GD_ROWS(TAKEN), TAKEN);                                                                                              \
   }
   GD_FEW(GD_LANES, GD_ROWS(taken), GD_DOTS)

@@ -68,9 +68,7 @@ INLINE void ask(const char *at, int order) {
 
 #define TARGET_512 __attribute__((target("avx512f,avx512bw,avx512vnni,avx512vbmi")))
 #define TARGET_256 __attribute__((target("avx2,fma")))
-#define VECTORS(BODY) for (int v = 0; v < 128 / V; v++) { BODY }
 
-#define V 64
 TARGET_512 INLINE __m512i go_512(const char *at, int64_t bytes, int order, int work, const __m512i *x) {
   const __m512i low = _mm512_set1_epi8(15), lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   __m512i a = _mm512_setzero_si512(), b = a;
@@ -79,7 +77,7 @@ TARGET_512 INLINE __m512i go_512(const char *at, int64_t bytes, int order, int w
     const char *line = at + i;
     const __m512i *own = x + (i >> 5 & 12);
     ask(line, order);
-    VECTORS(
+    for (int v = 0; v < 128 / 64; v++) {
       __m512i own_bytes = _mm512_loadu_si512(line + 64 * v);
       if (work == EXACT_8) {
         for (int q = 0; q < 4; q++) {
@@ -93,13 +91,13 @@ TARGET_512 INLINE __m512i go_512(const char *at, int64_t bytes, int order, int w
       if (work == INT8_4) {
         a = _mm512_dpbusd_epi32(a, _mm512_and_si512(own_bytes, low), own[2 * v]);
         b = _mm512_dpbusd_epi32(b, _mm512_and_si512(_mm512_srli_epi16(own_bytes, 4), low), own[2 * v + 1]);
-      })
+      }
+    }
   }
   for (int q = 0; q < 4; q++) a = _mm512_xor_si512(a, _mm512_castps_si512(f[q]));
   return _mm512_xor_si512(a, b);
 }
-#undef V
-#define V 32
+
 TARGET_256 INLINE __m256i go_256(const char *at, int64_t bytes, int order, int work, const __m256i *x) {
   const __m256i low = _mm256_set1_epi8(15);
   __m256i a = _mm256_setzero_si256(), b = a;
@@ -108,7 +106,7 @@ TARGET_256 INLINE __m256i go_256(const char *at, int64_t bytes, int order, int w
     const char *line = at + i;
     const __m256i *own = x + (i >> 4 & 24);
     ask(line, order);
-    VECTORS(
+    for (int v = 0; v < 128 / 32; v++) {
       if (work == EXACT_8) {
         for (int q = 0; q < 4; q++) {
           __m256 numbers = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(line + 32 * v + 8 * q))));
@@ -122,7 +120,8 @@ TARGET_256 INLINE __m256i go_256(const char *at, int64_t bytes, int order, int w
       if (work == INT8_4) {
         a = _mm256_add_epi16(a, _mm256_maddubs_epi16(_mm256_and_si256(own_bytes, low), own[2 * v]));
         b = _mm256_add_epi16(b, _mm256_maddubs_epi16(_mm256_and_si256(_mm256_srli_epi16(own_bytes, 4), low), own[2 * v + 1]));
-      })
+      }
+    }
   }
   for (int q = 0; q < 4; q++) a = _mm256_xor_si256(a, _mm256_castps_si256(f[q]));
   return _mm256_xor_si256(a, b);

@@ -7,11 +7,7 @@ GD_INLINE void linear_dot_blocks(
   const uint8_t *row, int64_t row_bytes, linear_taken few, int64_t columns, block_unpacking format, int rows, int taken
 ) {
   vf part[LINEAR_TAKEN][LINEAR_BLOCK_ROWS][GD_PARTS];
-  GD_UNROLL for (int t = 0; t < taken; t++) {
-    GD_UNROLL for (int r = 0; r < rows; r++) {
-      GD_UNROLL for (int p = 0; p < GD_PARTS; p++) part[t][r][p] = few_begun(few, few.sums + t * few.apart + r * GD_LANES + p * GD_WIDTH, taken);
-    }
-  }
+  GD_FEW_PARTS(taken, rows, GD_PARTS) part[t][r][v] = few_begun(few, few_part(few, t, r, GD_LANES, v), taken);
   int step = taken > 1 && format.step > 4 ? 4 : format.step, is_ahead = taken == 1 && format.ahead;
   const uint8_t *block = row;
   block_scales memory[2][LINEAR_BLOCK_ROWS], *scales = memory[0], *later = is_ahead ? memory[1] : scales;
@@ -50,12 +46,7 @@ GD_INLINE void linear_dot_blocks(
     later = used;
   }
   GD_FEW_END(taken, rows, NULL, part[t][r][0])
-  GD_UNROLL for (int t = 0; t < taken; t++) {
-    GD_UNROLL for (int r = 0; r < rows; r++) {
-      float *sums = few.sums + t * few.apart + r * GD_LANES;
-      GD_UNROLL for (int p = 0; p < GD_PARTS; p++) store(sums, p * GD_WIDTH, GD_CPU_F32, part[t][r][p]);
-    }
-  }
+  GD_FEW_PARTS(taken, rows, GD_PARTS) store(few_part(few, t, r, GD_LANES, v), 0, GD_CPU_F32, part[t][r][v]);
 }
 
 /* The outputs of rows first .. first + count - 1 of blocks. */

@@ -16,11 +16,7 @@ GD_INLINE void linear_dot_plain(
   const char *row, int64_t row_bytes, linear_taken few, int64_t columns, uint32_t dtype, int rows, int taken
 ) {
   vf part[LINEAR_TAKEN][LINEAR_DOT_ROWS][GD_PARTS];
-  GD_UNROLL for (int t = 0; t < taken; t++) {
-    GD_UNROLL for (int r = 0; r < rows; r++) {
-      GD_UNROLL for (int p = 0; p < GD_PARTS; p++) part[t][r][p] = few_begun(few, few.sums + t * few.apart + r * GD_LANES + p * GD_WIDTH, taken);
-    }
-  }
+  GD_FEW_PARTS(taken, rows, GD_PARTS) part[t][r][v] = few_begun(few, few_part(few, t, r, GD_LANES, v), taken);
   int64_t i = 0, line = 64 / dtype_size(dtype), ahead = dtype == GD_CPU_F32 ? LINEAR_AHEAD_F32 : LINEAR_AHEAD;
   int by_pages = rows == 1 && gd_cpu_asks_by_pages;
   for (; i + GD_LANES <= columns; i += GD_LANES) {
@@ -49,12 +45,7 @@ GD_INLINE void linear_dot_plain(
     }
   }
   GD_FEW_END(taken, rows, NULL, part[t][r][0])
-  GD_UNROLL for (int t = 0; t < taken; t++) {
-    GD_UNROLL for (int r = 0; r < rows; r++) {
-      float *sums = few.sums + t * few.apart + r * GD_LANES;
-      GD_UNROLL for (int p = 0; p < GD_PARTS; p++) store(sums, p * GD_WIDTH, GD_CPU_F32, part[t][r][p]);
-    }
-  }
+  GD_FEW_PARTS(taken, rows, GD_PARTS) store(few_part(few, t, r, GD_LANES, v), 0, GD_CPU_F32, part[t][r][v]);
 }
 
 /* How a row of packed numbers is read: in steps of so many columns, a group being 1 << shift steps, or half a step with a shift of -1, and
@@ -139,13 +130,8 @@ GD_INLINE void linear_dot_packed(
   int64_t groups, int64_t chain, float (*tables)[LINEAR_DOT_ROWS][GD_WIDTH], linear_way way
 ) {
   vf part[LINEAR_TAKEN][LINEAR_DOT_ROWS][2][GD_PARTS];
-  GD_UNROLL for (int t = 0; t < way.taken; t++) {
-    GD_UNROLL for (int r = 0; r < way.rows; r++) {
-      const float *sums = few.sums + t * few.apart + r * 2 * GD_LANES + chain * GD_LANES;
-      GD_UNROLL for (int c = 0; c < way.chains; c++) {
-        GD_UNROLL for (int p = 0; p < GD_PARTS; p++) part[t][r][c][p] = few_begun(few, sums + (c * GD_PARTS + p) * GD_WIDTH, way.taken);
-      }
-    }
+  GD_FEW_PARTS(way.taken, way.rows, way.chains * GD_PARTS) {
+    part[t][r][v / GD_PARTS][v % GD_PARTS] = few_begun(few, few_part(few, t, r, 2 * GD_LANES, chain * GD_PARTS + v), way.taken);
   }
   factors values[LINEAR_DOT_ROWS][2];
 #if GD_WIDTH == 16
@@ -208,13 +194,8 @@ GD_INLINE void linear_dot_packed(
     linear_step(part, row, row_bytes, steps * (step / GD_LANES), values, few.x + steps * step * way.taken, GD_LANES, 1, 0, way);
   }
   if (chain == 1) { GD_FEW_END(way.taken, rows, few.sums + r * 2 * GD_LANES, part[t][r][0][0]) }
-  GD_UNROLL for (int t = 0; t < way.taken; t++) {
-    GD_UNROLL for (int r = 0; r < rows; r++) {
-      float *sums = few.sums + t * few.apart + r * 2 * GD_LANES + chain * GD_LANES;
-      GD_UNROLL for (int c = 0; c < way.chains; c++) {
-        GD_UNROLL for (int p = 0; p < GD_PARTS; p++) store(sums, (c * GD_PARTS + p) * GD_WIDTH, GD_CPU_F32, part[t][r][c][p]);
-      }
-    }
+  GD_FEW_PARTS(way.taken, rows, way.chains * GD_PARTS) {
+    store(few_part(few, t, r, 2 * GD_LANES, chain * GD_PARTS + v), 0, GD_CPU_F32, part[t][r][v / GD_PARTS][v % GD_PARTS]);
   }
 }
 

@@ -144,6 +144,12 @@ GD_INLINE void few_sum(vf part[LINEAR_TAKEN], const float *first, int64_t apart,
 #define GD_FEW_END(TAKEN, ROWS, FIRST, PART)
 #endif
 
+/* For each row of x, each row of weight and each vector of their partials: t, r and v, and where vector v of these partials is in memory. */
+#define GD_FEW_PARTS(TAKEN, ROWS, VECTORS)     \
+  GD_UNROLL for (int t = 0; t < (TAKEN); t++)  \
+    GD_UNROLL for (int r = 0; r < (ROWS); r++) \
+      GD_UNROLL for (int v = 0; v < (VECTORS); v++)
+GD_INLINE float *few_part(linear_taken few, int t, int r, int64_t partials, int64_t v) { return few.sums + t * few.apart + r * partials + v * GD_WIDTH; }
 /* The beginning of a partial: zero, or what earlier columns made. */
 GD_INLINE vf few_begun(linear_taken few, const float *sum, int taken) {
   return few_cuts(taken) && few.column > 0 ? load(sum, 0, GD_CPU_F32) : (vf){0};

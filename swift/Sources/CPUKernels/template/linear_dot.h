@@ -248,8 +248,8 @@ GD_INLINE void linear_dots_packed(
   float *scales = memory, *biases = matrix->biases == NULL ? scales : memory + count * groups;
   packed.scales(matrix, first * groups, count * groups, scales, biases);
 #if GD_WIDTH == 16
-  /* Loops of more rows have no registers left for the shuffle. */
-  if (packed.values == affine_values && packed.bits == 8 && few->rows <= 4 && affine_lower(scales, biases, count * groups)) {
+  /* Loops of more rows have no registers left for the shuffle. AMD's Zen 4 converts at the same time as it multiplies. */
+  if (packed.values == affine_values && packed.bits == 8 && gd_cpu_asks_by_pages && few->rows <= 4 && affine_lower(scales, biases, count * groups)) {
     if (gd_cpu_has_vbmi && step == 64 && shift >= 0 && few->rows == 1) {
       packed.values = affine_line_values;
       linear_dots_scaled(matrix, first, count, few, scales, biases, packed, step, shift, 1);

@@ -2,6 +2,11 @@
  * (int8_blocks.h, int8_blocks_8.h). */
 #if GD_WIDTH >= 8
 
+/* Whether the processor fetches numbers ahead by itself, so that asking for them takes time from products: a Zen 4 does with bytes (bench/linear.md). */
+GD_INLINE int int8_streams(int8_block form) {
+  return GD_WIDTH == 16 && gd_cpu_has_vbmi && !gd_cpu_asks_by_pages && form.groups == 1 && form.bytes >= form.group;
+}
+
 /* The terms of `count` groups from a block on, as int8_terms has them. Those of MLX's forms have factors from `at` on. */
 GD_INLINE void int8_block_terms(
   const gd_cpu_matrix *matrix, const uint8_t *block, int64_t at, const int8_x *x, int64_t first, int64_t count, float *terms,
@@ -24,7 +29,7 @@ GD_INLINE void int8_block_terms(
     /* After the products, which would wait for these requests. */
     if (!int8_four_are_lines(form) && gd_cpu_asks_by_pages) fetch(near, step);
 #if defined(GD_DOT_AVX512VNNI) || GD_WIDTH == 8
-    int8_ask(block, step, end);
+    if (!int8_streams(form)) int8_ask(block, step, end);
 #else
     int8_ask_by_call(block, step, end);
 #endif

@@ -11,7 +11,7 @@
  *   4     0, 8, 1, 9, 2 ..             shift, lookup              shift, and, convert, fma; up to two rows: and, convert, fma (affine_placed.h)
  *   5     0, 1, 2 ..                   bytes, shift, lookup       bytes, shift, and, convert, fma
  *   6     0, 1, 2 ..                   bytes, shift, and, convert, fma, on both
- *   8     0, 1, 2 ..                   widen, convert, fma, on both; up to four rows: bytes, fma on AVX-512 (affine_raised_values)
+ *   8     0, 1, 2 ..                   widen, convert, fma, on both; up to four rows: bytes, fma on Intel's AVX-512 (affine_raised_values)
  *
  * The 4-bit order is that of eight bytes in every pair of lanes, shifted by 0, 0, 4, 4, 8, 8 ..: what multiplies such a
  * row is put into the same order (interleave). */

@@ -50,6 +50,8 @@ GD_INLINE int int8_offset(int8_block form) {
 
 /* MLX's eight bits, which lie as they are multiplied. */
 GD_INLINE int int8_is_affine8(int8_block form) { return form.is_mlx && form.bytes == form.group; }
+/* Whether a block is one group, with a byte for each number. */
+GD_INLINE int int8_has_bytes(int8_block form) { return form.groups == 1 && form.bytes >= form.group; }
 /* The largest number. */
 GD_INLINE int int8_most(int8_block form) { return int8_is_affine8(form) ? 255 : int8_ggml_most(form.type); }
 GD_INLINE int int8_block_is_small(int8_block form) { return int8_most(form) < 128; }

@@ -4,7 +4,7 @@
 
 /* Whether the processor fetches numbers ahead by itself, so that asking for them takes time from products: a Zen 4 does with bytes (bench/linear.md). */
 GD_INLINE int int8_streams(int8_block form) {
-  return GD_WIDTH == 16 && gd_cpu_has_vbmi && !gd_cpu_asks_by_pages && form.groups == 1 && form.bytes >= form.group;
+  return GD_WIDTH == 16 && !gd_cpu_asks_by_pages && int8_has_bytes(form);
 }
 
 /* The terms of `count` groups from a block on, as int8_terms has them. Those of MLX's forms have factors from `at` on. */

@@ -28,7 +28,7 @@ GD_INLINE int int8_is_any(int8_block form) { return form.bytes == 0; }
 /* Numbers that are unpacked by chunks, of Q6_K by blocks; those of other formats by sets. */
 GD_INLINE int int8_in_chunks(int8_block form) { return int8_is_any(form) || form.groups == 16; }
 /* Numbers that come out of their blocks in the order of columns. */
-GD_INLINE int int8_are_bytes(int8_block form) { return int8_in_chunks(form) || (form.groups == 1 && form.bytes >= form.group); }
+GD_INLINE int int8_are_bytes(int8_block form) { return int8_in_chunks(form) || int8_has_bytes(form); }
 GD_INLINE int int8_has_offset(int8_block form) { return form.type == 0 || int8_ggml_has_offset(form.type); }
 /* Where a row's set begins. */
 GD_INLINE int64_t int8_set_at(int64_t set, int8_block form) {

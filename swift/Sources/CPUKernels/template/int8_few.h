@@ -1,4 +1,4 @@
-/* A few rows by weights of four or eight bits, with vectors of 16 lanes: the numbers of INT8_OUTPUTS outputs are put side by side in
+/* A few rows by weights of four, six or eight bits, with vectors of 16 lanes: the numbers of INT8_OUTPUTS outputs are put side by side in
  * registers, 64 bytes of each at a time, and multiplied from there. No panel is stored. */
 
 /* The most rows that share such numbers: their products and sixteen vectors of numbers fit the registers. */
@@ -61,15 +61,29 @@ GD_INLINE void int8_few_step(
   }
 }
 
+/* Unpacks half of a block of Q6_K, `half`, of each of INT8_OUTPUTS rows: its first 64 columns, and the other ones. */
+GD_INLINE void int8_few_sixes(const uint8_t *from, int64_t row_bytes, int64_t half, vi numbers[16], vi others[16]) {
+  GD_UNROLL for (int f = 0; f < INT8_OUTPUTS; f++) {
+    vi both[2];
+    int8_six(from + f * row_bytes, half, both);
+    numbers[f] = both[0];
+    others[f] = both[1];
+  }
+  /* So that the others are in memory: products need the registers. */
+  __asm__ volatile("" : : "r"(others) : "memory");
+}
+
 /* Adds the terms of `count` columns of INT8_OUTPUTS outputs, whose rows of bytes begin at `from`, to the sums of `taken` rows of x, which
  * go as `rows`: as many or one more. next: bytes before those that are asked for meanwhile (int8_ask), as many as these are. Constants are rows, step (128
- * columns of four bits, 64 of eight) and form. */
+ * columns of four or six bits, 64 of eight) and form. */
 GD_INLINE void int8_few_rows(
   const uint8_t *from, int64_t row_bytes, const uint8_t *next, const uint8_t *end, const float *scales, const float *offsets, int8_x x,
   int64_t taken, int64_t count, float *sums, int rows, int step, int8_block form
 ) {
-  int is_split = form.type == GGML_Q4_K, bytes = is_split ? 64 : step / form.group * form.bytes, at = is_split ? int8_offset(form) : 0;
-  int asked = INT8_OUTPUTS * (is_split ? form.bytes / 2 : bytes);
+  int is_split = form.type == GGML_Q4_K, is_six = form.type == GGML_Q6_K, at = is_split ? int8_offset(form) : 0;
+  const int own = is_six ? 64 : step;
+  int bytes = is_six ? 0 : is_split ? 64 : step / form.group * form.bytes;
+  int asked = INT8_OUTPUTS * (step / form.group * form.bytes / form.groups);
   _Alignas(64) uint8_t tail[INT8_OUTPUTS][80];
   float unused[INT8_OUTPUTS] = {0}, *last_sums = taken == rows ? sums + (taken - 1) * INT8_OUTPUTS : unused;
   for (int64_t i = 0; i < count; i += step) {
@@ -82,17 +96,25 @@ GD_INLINE void int8_few_rows(
     }
     int8_ask_by_call(next, asked, end);
     next += asked;
-    vi numbers[16];
-    GD_UNROLL for (int f = 0; f < INT8_OUTPUTS; f++) {
-      const uint8_t *row = from + f * row_bytes + at;
-      numbers[f] = step == 64 ? int8_few_bytes(row, form) : int8_packed_bytes(row, 128, form);
+    vi numbers[16], others[16];
+    if (is_six) {
+      int8_few_sixes(from, row_bytes, i / 128 % 2, numbers, others);
+    } else {
+      GD_UNROLL for (int f = 0; f < INT8_OUTPUTS; f++) {
+        const uint8_t *row = from + f * row_bytes + at;
+        numbers[f] = step == 64 ? int8_few_bytes(row, form) : int8_packed_bytes(row, 128, form);
+      }
     }
-    int8_transpose(numbers);
-    int8_few_step(numbers, x, taken - 1, left, scales, offsets, sums, last_sums, rows, step, form);
-    from += is_split && i % 256 != 0 ? form.bytes - 64 : bytes;
-    x = int8_from(x, step, form.group);
-    scales += step / form.group * INT8_OUTPUTS;
-    if (offsets != NULL) offsets += step / form.group * INT8_OUTPUTS;
+    GD_UNROLL for (int part = 0; part < 2; part++) {
+      if (part > 0 && !is_six) break;
+      if (part > 0) GD_UNROLL for (int f = 0; f < INT8_OUTPUTS; f++) numbers[f] = others[f];
+      int8_transpose(numbers);
+      int8_few_step(numbers, x, taken - 1, is_six ? own : left, scales, offsets, sums, last_sums, rows, own, form);
+      x = int8_from(x, own, form.group);
+      scales += own / form.group * INT8_OUTPUTS;
+      if (offsets != NULL) offsets += own / form.group * INT8_OUTPUTS;
+    }
+    from += (is_split || is_six) && i % 256 != 0 ? form.bytes - bytes : bytes;
   }
 }
 
@@ -109,6 +131,7 @@ GD_INLINE void int8_few_rows(
   }
 #define GD_FEW(FORMAT, NAME, ...) GD_FEW_OF_STEP(NAME, 128, __VA_ARGS__)
 GD_INT8_NIBBLES(GD_FEW)
+GD_INT8_SIXES(GD_FEW)
 #undef GD_FEW
 #define GD_FEW(FORMAT, NAME, ...) GD_FEW_OF_STEP(NAME, 64, __VA_ARGS__)
 GD_INT8_BYTES(GD_FEW)
@@ -124,6 +147,7 @@ static int8_few *int8_few_of(const gd_cpu_matrix *matrix) {
   case GD_CPU_FORMAT_##FORMAT: return int8_few_##NAME;
   switch (matrix->format) {
     GD_INT8_NIBBLES(GD_CASE_FEW)
+    GD_INT8_SIXES(GD_CASE_FEW)
     GD_INT8_BYTES(GD_CASE_FEW)
   }
 #undef GD_CASE_FEW

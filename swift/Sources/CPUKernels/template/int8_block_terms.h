@@ -7,43 +7,52 @@ GD_INLINE int int8_streams(int8_block form) {
   return GD_WIDTH == 16 && !gd_cpu_asks_by_pages && int8_has_bytes(form);
 }
 
+/* A step of int8_block_terms: its first `left` groups. x's begin at `of_x`, in the order of blocks at `values`. */
+GD_INLINE void int8_block_step(
+  const gd_cpu_matrix *matrix, const uint8_t *block, int64_t at, const int8_t *values, const int8_x *x, int64_t of_x, int64_t left,
+  float *terms, const uint8_t *end, int8_block form
+) {
+  int64_t groups = int8_step(form), step = groups / form.groups * form.bytes;
+  uint32_t dtype = matrix->dtype;
+  if (form.type == 0 && dtype == GD_CPU_U8) __builtin_unreachable();
+  int small = int8_block_is_small(form), has_offset = form.type == 0 || int8_ggml_has_offset(form.type);
+  _Alignas(64) uint8_t last[16 * 128];
+  const uint8_t *own = block, *near = block + FETCH_NEAR;
+  if (left < groups && !int8_reads_part(form, left)) own = __builtin_memcpy(last, block, (size_t)(left / form.groups * form.bytes));
+  vi sums[GD_PARTS];
+  vf scales[GD_PARTS], offsets[GD_PARTS];
+  int8_step_of(own, values, left, near, form, sums, scales, offsets);
+  /* After the products, which would wait for these requests. */
+  if (!int8_four_are_lines(form) && gd_cpu_asks_by_pages) fetch(near, step);
+#if defined(GD_DOT_AVX512VNNI) || GD_WIDTH == 8
+  if (!int8_streams(form)) int8_ask(block, step, end);
+#else
+  int8_ask_by_call(block, step, end);
+#endif
+  GD_UNROLL for (int p = 0; p < groups / GD_WIDTH; p++) {
+    int64_t done = p * GD_WIDTH;
+    if (form.is_mlx) scales[p] = int8_step_factors(matrix->scales, at + done, left - done, form.type == 0 ? dtype : GD_CPU_U8, form.group);
+    if (form.type == 0) offsets[p] = int8_step_factors(matrix->biases, at + done, left - done, dtype, form.group);
+    vi all = int8_total(sums[p], small);
+    if (int8_ggml_middle(form.type) != INT8_MIDDLE(small)) all += load_vi(x->starts + of_x + done);
+    vf term = __builtin_convertvector(all, vf) * scales[p] * load(x->scales, of_x + done, GD_CPU_F32);
+    if (has_offset) term += offsets[p] * load(x->sums, of_x + done, GD_CPU_F32);
+    store(terms, done, GD_CPU_F32, term);
+  }
+}
+
 /* The terms of `count` groups from a block on, as int8_terms has them. Those of MLX's forms have factors from `at` on. */
 GD_INLINE void int8_block_terms(
   const gd_cpu_matrix *matrix, const uint8_t *block, int64_t at, const int8_x *x, int64_t first, int64_t count, float *terms,
   const uint8_t *end, int8_block form
 ) {
-  int64_t groups = int8_step(form), step = groups / form.groups * form.bytes;
+  int64_t groups = int8_step(form), step = groups / form.groups * form.bytes, g = 0;
   const int8_t *values = x->values + first * form.group;
-  uint32_t dtype = matrix->dtype;
-  if (form.type == 0 && dtype == GD_CPU_U8) __builtin_unreachable();
-  int small = int8_block_is_small(form), has_offset = form.type == 0 || int8_ggml_has_offset(form.type);
-  for (int64_t g = 0; g < count; g += groups, block += step, values += groups * form.group) {
-    _Alignas(64) uint8_t last[16 * 128];
-    const uint8_t *own = block;
-    int64_t left = count - g;
-    const uint8_t *near = block + FETCH_NEAR;
-    if (left < groups && !int8_reads_part(form, left)) own = __builtin_memcpy(last, block, (size_t)(left / form.groups * form.bytes));
-    vi sums[GD_PARTS];
-    vf scales[GD_PARTS], offsets[GD_PARTS];
-    int8_step_of(own, values, left, near, form, sums, scales, offsets);
-    /* After the products, which would wait for these requests. */
-    if (!int8_four_are_lines(form) && gd_cpu_asks_by_pages) fetch(near, step);
-#if defined(GD_DOT_AVX512VNNI) || GD_WIDTH == 8
-    if (!int8_streams(form)) int8_ask(block, step, end);
-#else
-    int8_ask_by_call(block, step, end);
-#endif
-    GD_UNROLL for (int p = 0; p < groups / GD_WIDTH; p++) {
-      int64_t done = g + p * GD_WIDTH, of_x = first + done;
-      if (form.is_mlx) scales[p] = int8_step_factors(matrix->scales, at + done, count - done, form.type == 0 ? dtype : GD_CPU_U8, form.group);
-      if (form.type == 0) offsets[p] = int8_step_factors(matrix->biases, at + done, count - done, dtype, form.group);
-      vi all = int8_total(sums[p], small);
-      if (int8_ggml_middle(form.type) != INT8_MIDDLE(small)) all += load_vi(x->starts + of_x);
-      vf term = __builtin_convertvector(all, vf) * scales[p] * load(x->scales, of_x, GD_CPU_F32);
-      if (has_offset) term += offsets[p] * load(x->sums, of_x, GD_CPU_F32);
-      store(terms, done, GD_CPU_F32, term);
-    }
+  /* Whole steps on their own: they have neither masks nor branches. */
+  for (; g + groups <= count; g += groups, block += step, values += groups * form.group) {
+    int8_block_step(matrix, block, at + g, values, x, first + g, groups, terms + g, end, form);
   }
+  if (g < count) int8_block_step(matrix, block, at + g, values, x, first + g, count - g, terms + g, end, form);
 }
 
 /* The same of `rows` rows, whose terms are `apart` from one to the next: columns from block `from` of row `feature` on. */

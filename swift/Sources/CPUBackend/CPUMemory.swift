@@ -57,33 +57,48 @@ extension CPUMemory {
 /// Zeroed pages of the operating system, returned when the last reference is gone.
 final class PageRange: @unchecked Sendable {
   let start: UnsafeMutableRawPointer
-  private let mapping: UnsafeMutableRawPointer
   private let mappedBytes: Int
 
   /// At least one byte; `alignment` is a power of two.
   init(byteCount: Int, alignment: Int) throws(Failure) {
     // Large ranges are aligned for huge pages: a pool of states is far larger than the TLB covers with small pages.
     let wanted = byteCount >= PageRange.hugePage ? max(alignment, PageRange.hugePage) : alignment
-    let (padded, overflow) = max(byteCount, 1).addingReportingOverflow(wanted)
-    let mapped = overflow || byteCount < 0
-      ? MAP_FAILED : mmap(nil, padded, PROT_READ | PROT_WRITE, MAP_PRIVATE | PageRange.anonymous, -1, 0)
-    guard let mapping = mapped, mapping != MAP_FAILED else {
+    let (limit, overflow) = max(byteCount, 1).addingReportingOverflow(2 &* PageRange.hugePage &+ alignment)
+    mappedBytes = overflow ? limit : (max(byteCount, 1) &+ PageRange.grain &- 1) / PageRange.grain &* PageRange.grain
+    guard !overflow, byteCount >= 0, let start = PageRange.map(mappedBytes, alignment: wanted) else {
       throw Failure(
         .outOfMemory, argument: "bytes", expected: "memory for \(byteCount) bytes",
         received: "the system has none to give")
     }
-    let misaligned = Int(UInt(bitPattern: mapping) % UInt(wanted))
-    start = misaligned == 0 ? mapping : mapping + (wanted &- misaligned)
-    self.mapping = mapping
-    mappedBytes = padded
+    self.start = start
     #if os(Linux)
-      if byteCount >= PageRange.hugePage { madvise(start, byteCount, MADV_HUGEPAGE) }
+      // The system joins neighbours of equal advice, so that the small matrices of a model share huge pages.
+      madvise(start, mappedBytes, MADV_HUGEPAGE)
     #endif
   }
 
-  deinit { munmap(mapping, mappedBytes) }
+  deinit { munmap(start, mappedBytes) }
+
+  /// Next to other ranges if that has the alignment.
+  private static func map(_ byteCount: Int, alignment: Int) -> UnsafeMutableRawPointer? {
+    guard let first = map(byteCount) else { return nil }
+    if UInt(bitPattern: first) % UInt(alignment) == 0 { return first }
+    munmap(first, byteCount)
+    guard let padded = map(byteCount &+ alignment) else { return nil }
+    let skipped = Int((0 &- UInt(bitPattern: padded)) % UInt(alignment))
+    if skipped > 0 { munmap(padded, skipped) }
+    if skipped < alignment { munmap(padded + skipped + byteCount, alignment &- skipped) }
+    return padded + skipped
+  }
+
+  private static func map(_ byteCount: Int) -> UnsafeMutableRawPointer? {
+    let start = mmap(nil, byteCount, PROT_READ | PROT_WRITE, MAP_PRIVATE | anonymous, -1, 0)
+    return start == MAP_FAILED ? nil : start
+  }
 
   private static let hugePage = 2 << 20
+  /// Lengths are multiples of it, and of the system's pages.
+  private static let grain = max(CPUMemory.alignment, Int(sysconf(Int32(_SC_PAGESIZE))))
   #if canImport(Darwin)
     private static let anonymous = MAP_ANON
   #else

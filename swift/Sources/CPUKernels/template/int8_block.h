@@ -23,12 +23,11 @@ typedef struct int8_block {
 #define GD_INT8_NIBBLES(F) GD_INT8_AFFINE(F) GD_INT8_GGML_NIBBLES(F)
 #define GD_INT8_MICRO(F) F(MXFP4, micro, 32, GGML_MXFP4, 16, 1, 1)
 #define GD_INT8_DIRECT(F) GD_INT8_NIBBLES(F) GD_INT8_MICRO(F)
-/* The formats of eight and six bits that a few rows, too, take from their blocks. */
+/* The formats of eight bits, and that of six, that a few rows, too, take from their blocks. */
 #define GD_INT8_BYTES(F)                   \
   F(AFFINE8_G32, bytes32, 32, 0, 32, 1, 1) \
   F(AFFINE8_G64, bytes64, 64, 0, 64, 1, 1) \
   F(Q8_0, q8_0, 32, GGML_Q8_0, 34, 1, 0)
-
 #define GD_INT8_SIXES(F) F(Q6_K, q6_k, 16, GGML_Q6_K, 210, 16, 0)
 
 /* Where in a block its numbers of four bits begin, or of Q8_0 its bytes. */

@@ -48,11 +48,14 @@ GD_INLINE void int8_block_terms(
 ) {
   int64_t groups = int8_step(form), step = groups / form.groups * form.bytes, g = 0;
   const int8_t *values = x->values + first * form.group;
-  /* Whole steps on their own: they have neither masks nor branches. */
-  for (; g + groups <= count; g += groups, block += step, values += groups * form.group) {
+  /* Whole steps without masks and branches, from which bytes gain nothing. */
+  int64_t whole = int8_has_bytes(form) ? 0 : count / groups * groups;
+  for (; g < whole; g += groups, block += step, values += groups * form.group) {
     int8_block_step(matrix, block, at + g, values, x, first + g, groups, terms + g, end, form);
   }
-  if (g < count) int8_block_step(matrix, block, at + g, values, x, first + g, count - g, terms + g, end, form);
+  for (; g < count; g += groups, block += step, values += groups * form.group) {
+    int8_block_step(matrix, block, at + g, values, x, first + g, count - g, terms + g, end, form);
+  }
 }
 
 /* The same of `rows` rows, whose terms are `apart` from one to the next: columns from block `from` of row `feature` on. */

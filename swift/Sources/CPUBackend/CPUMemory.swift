@@ -63,9 +63,9 @@ final class PageRange: @unchecked Sendable {
   init(byteCount: Int, alignment: Int) throws(Failure) {
     // Large ranges are aligned for huge pages: a pool of states is far larger than the TLB covers with small pages.
     let wanted = byteCount >= PageRange.hugePage ? max(alignment, PageRange.hugePage) : alignment
-    let (limit, overflow) = max(byteCount, 1).addingReportingOverflow(2 &* PageRange.hugePage &+ alignment)
-    mappedBytes = overflow ? limit : (max(byteCount, 1) &+ PageRange.grain &- 1) / PageRange.grain &* PageRange.grain
-    guard !overflow, byteCount >= 0, let start = PageRange.map(mappedBytes, alignment: wanted) else {
+    let isPossible = byteCount >= 0 && byteCount < Int.max / 2
+    mappedBytes = isPossible ? (max(byteCount, 1) &+ PageRange.grain &- 1) / PageRange.grain &* PageRange.grain : 0
+    guard isPossible, let start = PageRange.map(mappedBytes, alignment: wanted) else {
       throw Failure(
         .outOfMemory, argument: "bytes", expected: "memory for \(byteCount) bytes",
         received: "the system has none to give")

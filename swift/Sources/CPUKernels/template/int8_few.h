@@ -109,6 +109,7 @@ GD_INLINE void int8_few_rows(
       if (part > 0 && !is_six) break;
       if (part > 0) GD_UNROLL for (int f = 0; f < INT8_OUTPUTS; f++) numbers[f] = others[f];
       int8_transpose(numbers);
+      /* Blocks of Q6_K are whole: a constant, so that compilers unroll their groups. */
       int8_few_step(numbers, x, taken - 1, is_six ? own : left, scales, offsets, sums, last_sums, rows, own, form);
       x = int8_from(x, own, form.group);
       scales += own / form.group * INT8_OUTPUTS;

@@ -1,18 +1,21 @@
 /* The passes of delta_passes.h that there are, and where each is found. */
 
-/* Every combination that occurs, the common row length as a constant. Between tokens a block is f32, so that a 16-bit
- * target belongs to a last token, and a pass that forms the next token's d has an f32 target. */
+/* Every combination that occurs, the common row length as a constant (not on the baseline, whose kernels are small rather than
+ * fast). Between tokens a block is f32, so that a 16-bit target belongs to a last token, and a pass that forms the next token's d
+ * has an f32 target. */
 typedef void delta_function(const delta_pass *pass);
+
+#define DELTA_IS_COMMON(PASS) (GD_FMA && (PASS)->key_dim == 128)
 
 #define DELTA_FIRST(NAME, SOURCE)                                   \
   static void NAME(const delta_pass *pass) {                        \
     delta_kind kind = DELTA_KIND(SOURCE, SOURCE, 0, NEXT_TOKEN);    \
-    if (pass->key_dim == 128) delta_first(pass, kind, 128);         \
+    if (DELTA_IS_COMMON(pass)) delta_first(pass, kind, 128);         \
     else delta_first(pass, kind, pass->key_dim);                    \
   }
 #define DELTA_UPDATE(NAME, KIND)                                   \
   static void NAME(const delta_pass *pass) {                       \
-    if (pass->key_dim == 128) delta_update(pass, KIND, 128);      \
+    if (DELTA_IS_COMMON(pass)) delta_update(pass, KIND, 128);      \
     else delta_update(pass, KIND, pass->key_dim);                 \
   }
 #define DELTA_UPDATE_GATES(NAME, SOURCE, TARGET, NEXT)                \

@@ -99,7 +99,7 @@ GD_INLINE vf splat_memory(const float *x) {
 
 /* A table of a group's values, or its scale and bias. */
 GD_INLINE factors affine_factors(const float *scale, const float *bias, uint32_t bits) {
-  factors group = {splat_memory(scale), GD_LOOKS_UP(bits) ? splat(*bias) : splat_memory(bias)};
+  factors group = {.low = splat_memory(scale), .high = GD_LOOKS_UP(bits) ? splat(*bias) : splat_memory(bias)};
   if (!GD_LOOKS_UP(bits)) return group;
   /* Two bits are looked up among the four numbers of each 128 bits. */
   vf numbers = *(const vf *)affine_table;
@@ -109,7 +109,7 @@ GD_INLINE factors affine_factors(const float *scale, const float *bias, uint32_t
 #elif GD_WIDTH == 8
   if (bits == 2) numbers = (vf)_mm256_broadcast_ps((const __m128 *)affine_table);
 #endif
-  factors table = {fma_vf(numbers, group.low, group.high), group.high};
+  factors table = {.low = fma_vf(numbers, group.low, group.high), .high = group.high};
   if (bits == 5) table.high = fma_vf(numbers + splat(16.0f), group.low, group.high);
   return table;
 }

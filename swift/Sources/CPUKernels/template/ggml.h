@@ -162,7 +162,7 @@ GD_INLINE factors ggml_factors_at(const float *scale, uint32_t type) {
 #if GD_WIDTH == 16
   if (ggml_has_five(type) && ggml_looks_up(type)) {
     vf numbers = *(const vf *)affine_table - splat(ggml_middle(type));
-    return (factors){ggml_weights(numbers, group, type), ggml_weights(numbers + splat(16), group, type)};
+    return (factors){.low = ggml_weights(numbers, group, type), .high = ggml_weights(numbers + splat(16), group, type)};
   }
   if (ggml_looks_up(type)) {
     vf numbers = *(const vf *)(ggml_has_table(type) ? type == GGML_MXFP4 ? ggml_e2m1 : ggml_iq4 : affine_table);

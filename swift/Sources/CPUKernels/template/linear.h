@@ -9,10 +9,10 @@
  * partials are in memory. One row, or a few: linear_dot.h.
  * Work items are blocks of GD_CPU_LINEAR_BLOCK features by gd_cpu_linear_panel_rows rows, panel by panel. */
 
-/* Asks for `lines` lines of each row of the next panel of weight, while this one is multiplied: from `line` on of columns `first` on of rows
- * feature .. feature + LINEAR_FEATURES - 1. Asking beyond the end does no harm. */
-GD_INLINE void linear_fetch(const gd_cpu_matrix *matrix, int64_t feature, int64_t first, int64_t line, int64_t lines) {
-  for (int64_t k = 0; k < LINEAR_FEATURES; k++) {
+/* Asks for `lines` lines of each row of the next panels of weight, while these are multiplied: from `line` on of columns `first` on of rows
+ * feature .. feature + count - 1. Asking beyond the end does no harm. */
+GD_INLINE void linear_fetch(const gd_cpu_matrix *matrix, int64_t feature, int64_t count, int64_t first, int64_t line, int64_t lines) {
+  for (int64_t k = 0; k < count; k++) {
     fetch_far(matrix_row(matrix, feature + k) + matrix_bytes(matrix, first) + line * 64, lines * 64);
   }
 }
@@ -27,27 +27,35 @@ static void linear_columns(
   const gd_cpu_linear *op, const linear_memory *memory, const int64_t *starts, int64_t rows, int64_t first, int64_t count,
   int64_t column, int64_t depth, const uint32_t *stop
 ) {
-  int64_t tiles = linear_tiles(rows), passes = memory->partials / GD_WIDTH;
-  int ends = column + depth == op->weight.columns;
-  int64_t apart = passes * LINEAR_TILE, first_apart = depth < op->weight.columns ? tiles * apart : 0;
-  if (op->weight.columns <= LINEAR_DEPTH) apart = 0;
-  for (int64_t f = 0; f < count && !gd_cpu_stopped(stop); f += LINEAR_FEATURES) {
-    int64_t at = 0, features = least(LINEAR_FEATURES, count - f);
+  int64_t tiles = linear_tiles(rows), together = linear_together(tiles) * LINEAR_FEATURES;
+  int whole = depth == op->weight.columns, ends = column + depth == op->weight.columns;
+  /* Partials from one tile of rows to the next, and from one of features. */
+  int64_t pass_sums = memory->partials / GD_WIDTH * LINEAR_TILE, apart = op->weight.columns <= LINEAR_DEPTH ? 0 : pass_sums;
+  int64_t feature_apart = apart == 0 ? pass_sums : tiles * apart;
+  for (int64_t f = 0; f < count && !gd_cpu_stopped(stop); f += together) {
+    int64_t at = 0, features = least(together, count - f);
+    linear_group group = {.count = (features + LINEAR_FEATURES - 1) / LINEAR_FEATURES, .apart = feature_apart};
     do {
       int64_t part = least(LINEAR_DEPTH, depth - at), padded = (part + GD_LANES - 1) / GD_LANES * GD_LANES;
-      expand(
-        &op->weight, first + f, features, column + at, part, memory->weight, linear_order(memory, padded, LINEAR_FEATURES));
+      for (int64_t k = 0; k < features; k += LINEAR_FEATURES) {
+        expand(
+          &op->weight, first + f + k, least(LINEAR_FEATURES, features - k), column + at, part, memory->weight + k * LINEAR_DEPTH,
+          linear_order(memory, padded, LINEAR_FEATURES));
+      }
       int at_end = at + part == depth;
       int64_t lines = (matrix_bytes(&op->weight, part) / 64 + tiles) / tiles;
-      const float *x = memory->x + at * rows;
+      group.x = memory->x + at * rows;
       for (int64_t tile = 0; tile < tiles; tile++) {
         int64_t own = starts[tile + 1] - starts[tile];
         linear_fetch(
-          &op->weight, at_end ? first + f + LINEAR_FEATURES : first + f, at_end ? column : column + at + part, tile * lines, lines);
-        float *sums = memory->sums + f / LINEAR_FEATURES * first_apart + tile * apart;
-        linear_rows(memory, x, sums, padded, column + at == 0, own);
-        if (ends && at_end) linear_outputs(memory, sums, memory->outputs + starts[tile] * LINEAR_WIDE + f, own);
-        x += own * linear_places(memory, padded) * memory->partials;
+          &op->weight, at_end ? first + f + features : first + f, features, at_end ? column : column + at + part, tile * lines, lines);
+        group.sums = memory->sums + (whole ? 0 : f / LINEAR_FEATURES * feature_apart) + tile * apart;
+        linear_rows(memory, group, padded, column + at == 0, own);
+        for (int64_t k = 0; ends && at_end && k < group.count; k++) {
+          linear_outputs(
+            memory, group.sums + k * group.apart, memory->outputs + starts[tile] * LINEAR_WIDE + f + k * LINEAR_FEATURES, own);
+        }
+        group.x += own * linear_places(memory, padded) * memory->partials;
       }
       at += part;
     } while (at < depth);
@@ -156,7 +164,7 @@ static void linear_part(
   char *take = scratch;
   linear_memory memory = {.partials = matrix_chains(&op->weight) * GD_LANES};
   memory.x = scratch_take(&take, GD_CPU_LINEAR_PANEL);
-  memory.weight = scratch_take(&take, LINEAR_FEATURES * LINEAR_DEPTH);
+  memory.weight = scratch_take(&take, LINEAR_TOGETHER * LINEAR_FEATURES * LINEAR_DEPTH);
   memory.sums = scratch_take(&take, LINEAR_SUMS);
   memory.outputs = scratch_take(&take, LINEAR_ALL_OUTPUTS);
   if (linear_is_few(op)) {

@@ -12,13 +12,17 @@ enum { LINEAR_ROWS = 4, LINEAR_FEATURES = 3 };
 #else
 enum { LINEAR_ROWS = 2, LINEAR_FEATURES = 4 };
 #endif
+/* Tiles of features that a tile of rows is multiplied by while it is in the first cache, where there are as many tiles of rows as pay for larger
+ * panels of weight. With AVX-512 it is no gain on Intel; other instruction sets were not measured. */
+enum { LINEAR_TOGETHER = GD_WIDTH == 8 ? 4 : 1, LINEAR_TOGETHER_FROM = 12, LINEAR_UNROLLED = GD_WIDTH == 8 ? 4 : 1 };
+GD_INLINE int64_t linear_together(int64_t tiles) { return tiles < LINEAR_TOGETHER_FROM ? 1 : LINEAR_TOGETHER; }
 
 /* The memory of one thread. Partials lie tile by tile, and outputs row by row: [tiles of features, tiles of rows, passes, LINEAR_ROWS,
  * LINEAR_FEATURES], each a vector, and [rows, LINEAR_WIDE]. If a panel of x has whole rows, the
- * partials of one tile of features suffice, and if a row is one block of columns, those of one tile. */
+ * partials of the tiles of features that are multiplied together suffice, and if a row is one block of columns, those of one tile of rows. */
 typedef struct linear_memory {
   float *x;      /* [blocks of LINEAR_DEPTH columns, tiles of rows, passes, vectors of a pass, rows of the tile], each a vector */
-  float *weight; /* [passes, vectors of a pass, LINEAR_FEATURES], the same */
+  float *weight; /* [LINEAR_TOGETHER, LINEAR_DEPTH floats of LINEAR_FEATURES: passes, vectors of a pass, LINEAR_FEATURES], the same */
   float *sums, *outputs;
   int64_t partials; /* of an output: GD_LANES, times the chains */
 } linear_memory;
@@ -29,7 +33,7 @@ enum { LINEAR_TILE = LINEAR_ROWS * LINEAR_FEATURES * GD_WIDTH, LINEAR_OUTPUTS = 
 
 /* Vectors of a row in each pass over `count` columns; the last passes may have one less. */
 GD_INLINE int64_t linear_places(const linear_memory *memory, int64_t count) {
-  return (count + memory->partials - 1) / memory->partials;
+  return (count + memory->partials - 1) >> __builtin_ctzll((uint64_t)memory->partials);
 }
 
 /* The order of a panel's vectors with `rows` rows. */
@@ -38,43 +42,53 @@ GD_INLINE vector_order linear_order(const linear_memory *memory, int64_t count, 
   return (vector_order){__builtin_ctzll((uint64_t)passes), linear_places(memory, count) * step, step, GD_WIDTH};
 }
 
-/* Adds the products of `count` columns, a multiple of GD_LANES, to the partials of a tile; begins them if there are none. */
-GD_INLINE void linear_tile(const linear_memory *memory, const float *x, float *sums, int64_t count, int begins, int rows) {
+/* Some tiles: one of rows by `count` of features, whose partials are `apart` floats apart. */
+typedef struct linear_group {
+  const float *x;
+  float *sums;
+  int64_t count, apart;
+} linear_group;
+
+/* Adds the products of `count` columns, a multiple of GD_LANES, to the partials of some tiles; begins them if there are none. */
+GD_INLINE void linear_tile(const linear_memory *memory, linear_group group, int64_t count, int begins, int rows) {
   int64_t passes = memory->partials / GD_WIDTH, places = linear_places(memory, count);
-  for (int64_t pass = 0; pass < passes; pass++, sums += LINEAR_TILE) {
-    const float *weight = memory->weight + pass * places * LINEAR_FEATURES * GD_WIDTH;
-    const float *element = x + pass * places * rows * GD_WIDTH;
-    vf part[LINEAR_ROWS][LINEAR_FEATURES];
-    GD_UNROLL for (int r = 0; r < rows; r++) {
-      GD_UNROLL for (int f = 0; f < LINEAR_FEATURES; f++) {
-        part[r][f] = begins ? (vf){0} : load(sums, (r * LINEAR_FEATURES + f) * GD_WIDTH, GD_CPU_F32);
-      }
-    }
-    for (int64_t i = pass * GD_WIDTH; i < count; i += memory->partials) {
-      vf w[LINEAR_FEATURES];
-      GD_UNROLL for (int f = 0; f < LINEAR_FEATURES; f++) w[f] = load(weight, f * GD_WIDTH, GD_CPU_F32);
+  for (int64_t pass = 0; pass < passes; pass++) {
+    for (int64_t tile = 0; tile < group.count; tile++) {
+      float *sums = group.sums + pass * LINEAR_TILE + tile * group.apart;
+      const float *weight = memory->weight + (tile * LINEAR_DEPTH + pass * places * GD_WIDTH) * LINEAR_FEATURES;
+      const float *element = group.x + pass * places * rows * GD_WIDTH;
+      vf part[LINEAR_ROWS][LINEAR_FEATURES];
       GD_UNROLL for (int r = 0; r < rows; r++) {
-        vf own = load(element, r * GD_WIDTH, GD_CPU_F32);
-        GD_UNROLL for (int f = 0; f < LINEAR_FEATURES; f++) part[r][f] = fma_vf(own, w[f], part[r][f]);
+        GD_UNROLL for (int f = 0; f < LINEAR_FEATURES; f++) {
+          part[r][f] = begins ? (vf){0} : load(sums, (r * LINEAR_FEATURES + f) * GD_WIDTH, GD_CPU_F32);
+        }
       }
-      weight += LINEAR_FEATURES * GD_WIDTH;
-      element += rows * GD_WIDTH;
-    }
-    GD_UNROLL for (int r = 0; r < rows; r++) {
-      GD_UNROLL for (int f = 0; f < LINEAR_FEATURES; f++) {
-        store(sums, (r * LINEAR_FEATURES + f) * GD_WIDTH, GD_CPU_F32, part[r][f]);
+      const float *end = element + linear_places(memory, count - pass * GD_WIDTH) * rows * GD_WIDTH;
+      _Pragma("clang loop unroll_count(LINEAR_UNROLLED)")
+      while (element != end) {
+        vf w[LINEAR_FEATURES];
+        GD_UNROLL for (int f = 0; f < LINEAR_FEATURES; f++) w[f] = load(weight, f * GD_WIDTH, GD_CPU_F32);
+        GD_UNROLL for (int r = 0; r < rows; r++) {
+          vf own = load(element, r * GD_WIDTH, GD_CPU_F32);
+          GD_UNROLL for (int f = 0; f < LINEAR_FEATURES; f++) part[r][f] = fma_vf(own, w[f], part[r][f]);
+        }
+        weight += LINEAR_FEATURES * GD_WIDTH;
+        element += rows * GD_WIDTH;
+      }
+      GD_UNROLL for (int r = 0; r < rows; r++) {
+        GD_UNROLL for (int f = 0; f < LINEAR_FEATURES; f++) {
+          store(sums, (r * LINEAR_FEATURES + f) * GD_WIDTH, GD_CPU_F32, part[r][f]);
+        }
       }
     }
   }
 }
 
 /* The same for any number of rows up to LINEAR_ROWS. */
-static void linear_rows(
-  const linear_memory *memory, const float *x, float *sums, int64_t count, int begins, int64_t rows
-) {
+static void linear_rows(const linear_memory *memory, linear_group group, int64_t count, int begins, int64_t rows) {
   switch (rows) {
 #define GD_CASE_TILE(ROWS) \
-  case ROWS: linear_tile(memory, x, sums, count, begins, ROWS < LINEAR_ROWS ? ROWS : LINEAR_ROWS); break;
+  case ROWS: linear_tile(memory, group, count, begins, ROWS < LINEAR_ROWS ? ROWS : LINEAR_ROWS); break;
     GD_CASE_TILE(1)
     GD_CASE_TILE(2)
     GD_CASE_TILE(3)

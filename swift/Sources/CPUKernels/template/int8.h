@@ -13,6 +13,7 @@
 #include "int8_block.h"
 #include "int8_direct.h"
 #include "int8_packed.h"
+#include "int8_across.h"
 #include "int8_panel.h"
 #if defined(GD_DOT_AMX)
 #include "int8_amx.h"

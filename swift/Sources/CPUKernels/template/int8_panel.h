@@ -219,6 +219,7 @@ static void int8_panel_factors(
 #undef GD_ACROSS
   }
 #endif
+  if (features == INT8_OUTPUTS && int8_across_blocks(matrix, feature, first, count, memory->scales, memory->offsets)) return;
   float scales[INT8_OUTPUTS * INT8_SEGMENT_GROUPS], offsets[INT8_OUTPUTS * INT8_SEGMENT_GROUPS];
   for (int64_t i = 0; i < count; i += INT8_SEGMENT) {
     int64_t part = least(INT8_SEGMENT, count - i), groups = part / form->group, at = i / form->group * INT8_OUTPUTS;

@@ -1,0 +1,85 @@
+/* The scales and offsets of INT8_OUTPUTS rows of ggml's large blocks as panels have them (int8_panel.h): lanes are rows from the beginning, so that no
+ * float32 changes places. The same products as those of int8_ggml_factors. */
+
+#if GD_WIDTH >= 8
+/* 16 bytes of each of GD_WIDTH rows: words[k] has the k-th four of every row. */
+GD_INLINE void int8_words_across(const uint8_t *from, int64_t row_bytes, vu words[4]) {
+#if GD_WIDTH == 16
+  vi rows[4];
+  GD_UNROLL for (int q = 0; q < 4; q++) {
+    const uint8_t *own = from + q * row_bytes;
+    __m512i all = _mm512_castsi128_si512(int8_load_16(own));
+    all = _mm512_inserti32x4(all, int8_load_16(own + 4 * row_bytes), 1);
+    all = _mm512_inserti32x4(all, int8_load_16(own + 8 * row_bytes), 2);
+    rows[q] = (vi)_mm512_inserti32x4(all, int8_load_16(own + 12 * row_bytes), 3);
+  }
+  vi a = GD_LOWER_LANES(rows[0], rows[1]), b = GD_LOWER_LANES(rows[2], rows[3]);
+  vi c = GD_UPPER_LANES(rows[0], rows[1]), d = GD_UPPER_LANES(rows[2], rows[3]);
+  words[0] = (vu)GD_LOWER_HALVES(a, b);
+  words[1] = (vu)GD_UPPER_HALVES(a, b);
+  words[2] = (vu)GD_LOWER_HALVES(c, d);
+  words[3] = (vu)GD_UPPER_HALVES(c, d);
+#else
+  vi rows[4], turned[4];
+  GD_UNROLL for (int q = 0; q < 4; q++) rows[q] = int8_of_two(from + q * row_bytes, 4 * row_bytes);
+  int8_transpose_4(rows, turned);
+  GD_UNROLL for (int k = 0; k < 4; k++) words[k] = (vu)turned[k];
+#endif
+}
+
+/* Of a block of eight groups: two half floats; the first four scales and the first four minima, six bits of each byte; and four bits of the last ones,
+ * of which the two above are above those six. */
+GD_INLINE void int8_across_eights(const uint8_t *block, int64_t row_bytes, float *scales, float *offsets) {
+  vu words[4];
+  int8_words_across(block, row_bytes, words);
+  GD_UNROLL for (int kind = 0; kind < 2; kind++) {
+    vf factor = f16_to_vf(__builtin_convertvector(words[0] >> 16 * kind & 0xffff, vh));
+    if (kind == 1) factor = -factor;
+    const vu bytes[2] = {words[1 + kind] & 0x3f3f3f3f, (words[3] >> 4 * kind & 0x0f0f0f0f) | (words[1 + kind] >> 2 & 0x30303030)};
+    GD_UNROLL for (int g = 0; g < 8; g++) {
+      vi number = (vi)(bytes[g / 4] >> g % 4 * 8 & 0xff);
+      store(kind == 0 ? scales : offsets, g * INT8_OUTPUTS, GD_CPU_F32, __builtin_convertvector(number, vf) * factor);
+    }
+  }
+}
+
+/* Of a block of Q6_K: sixteen signed bytes, and a half float. */
+GD_INLINE void int8_across_sixteens(const uint8_t *block, int64_t row_bytes, float *scales) {
+  vu words[4];
+  uint16_t halves[GD_WIDTH];
+  int8_words_across(block + 192, row_bytes, words);
+  GD_UNROLL for (int f = 0; f < GD_WIDTH; f++) {
+    /* In assembly: compilers gather such numbers in vectors, whose units are what limits products. */
+    uint16_t half = *(const h1_memory *)(block + f * row_bytes + ggml_half_at(GGML_Q6_K));
+    __asm__ volatile("movw %w1, %0" : "=m"(halves[f]) : "r"(half));
+  }
+  vf factor = f16_to_vf(*(const vh_memory *)halves);
+  GD_UNROLL for (int g = 0; g < 16; g++) {
+    vi number = (vi)(words[g / 4] << (24 - g % 4 * 8)) >> 24;
+    store(scales, g * INT8_OUTPUTS, GD_CPU_F32, __builtin_convertvector(number, vf) * factor);
+  }
+}
+#endif
+
+/* The scales and offsets of columns first .. first + count - 1 of rows feature .. feature + INT8_OUTPUTS - 1, if the format is one of these. */
+static int int8_across_blocks(const gd_cpu_matrix *matrix, int64_t feature, int64_t first, int64_t count, float *scales, float *offsets) {
+#if GD_WIDTH >= 8
+  const int is_six = matrix->format == GD_CPU_FORMAT_Q6_K;
+  if (!is_six && matrix->format != GD_CPU_FORMAT_Q4_K && matrix->format != GD_CPU_FORMAT_Q5_K) return 0;
+  int64_t bytes = layout_of(matrix).bytes, row_bytes = matrix_bytes(matrix, matrix->columns);
+  const uint8_t *block = (const uint8_t *)matrix_row(matrix, feature) + matrix_bytes(matrix, first);
+  for (int64_t i = 0; i < count; i += 256, block += bytes) {
+    GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
+      const uint8_t *own = block + p * GD_WIDTH * row_bytes;
+      if (is_six) int8_across_sixteens(own, row_bytes, scales + p * GD_WIDTH);
+      else int8_across_eights(own, row_bytes, scales + p * GD_WIDTH, offsets + p * GD_WIDTH);
+    }
+    scales += (is_six ? 16 : 8) * INT8_OUTPUTS;
+    offsets += 8 * INT8_OUTPUTS;
+  }
+  return 1;
+#else
+  (void)matrix, (void)feature, (void)first, (void)count, (void)scales, (void)offsets;
+  return 0;
+#endif
+}

@@ -23,12 +23,14 @@ typedef struct int8_block {
 #define GD_INT8_NIBBLES(F) GD_INT8_AFFINE(F) GD_INT8_GGML_NIBBLES(F)
 #define GD_INT8_MICRO(F) F(MXFP4, micro, 32, GGML_MXFP4, 16, 1, 1)
 #define GD_INT8_DIRECT(F) GD_INT8_NIBBLES(F) GD_INT8_MICRO(F)
-/* The formats of eight bits, and that of six, that a few rows, too, take from their blocks. */
+/* The formats of eight bits, and those of five and six, that a few rows, too, take from their blocks. */
 #define GD_INT8_BYTES(F)                   \
   F(AFFINE8_G32, bytes32, 32, 0, 32, 1, 1) \
   F(AFFINE8_G64, bytes64, 64, 0, 64, 1, 1) \
   F(Q8_0, q8_0, 32, GGML_Q8_0, 34, 1, 0)
-#define GD_INT8_SIXES(F) F(Q6_K, q6_k, 16, GGML_Q6_K, 210, 16, 0)
+#define GD_INT8_FIVES_AND_SIXES(F)        \
+  F(Q5_K, q5_k, 32, GGML_Q5_K, 176, 8, 0) \
+  F(Q6_K, q6_k, 16, GGML_Q6_K, 210, 16, 0)
 
 /* Where in a block its numbers of four bits begin, or of Q8_0 its bytes. */
 GD_INLINE int int8_offset(int8_block form) {
@@ -42,11 +44,10 @@ GD_INLINE int int8_offset(int8_block form) {
   F(AFFINE8_G128, bytes128, 128, 0, 128, 1, 1) \
   F(Q5_0, q5_0, 32, GGML_Q5_0, 22, 1, 0) \
   F(Q5_1, q5_1, 32, GGML_Q5_1, 24, 1, 0) \
-  F(Q5_K, q5_k, 32, GGML_Q5_K, 176, 8, 0) \
   F(IQ4_XS, iq4_xs, 32, GGML_IQ4_XS, 136, 8, 0) \
   F(Q2_K, q2_k, 16, GGML_Q2_K, 84, 16, 0) \
   F(Q3_K, q3_k, 16, GGML_Q3_K, 110, 16, 0) \
-  GD_INT8_SIXES(F)                       \
+  GD_INT8_FIVES_AND_SIXES(F)             \
   F(NVFP4, nvfp4, 16, GGML_MXFP4, 8, 1, 1)
 
 /* MLX's eight bits, which lie as they are multiplied. */

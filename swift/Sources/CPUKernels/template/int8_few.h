@@ -1,4 +1,4 @@
-/* A few rows by weights of four, six or eight bits, with vectors of 16 lanes: the numbers of INT8_OUTPUTS outputs are put side by side in
+/* A few rows by weights of four to six or eight bits, with vectors of 16 lanes: the numbers of INT8_OUTPUTS outputs are put side by side in
  * registers, 64 bytes of each at a time, and multiplied from there. No panel is stored. */
 
 /* The most rows that share such numbers: their products and sixteen vectors of numbers fit the registers. */
@@ -61,11 +61,13 @@ GD_INLINE void int8_few_step(
   }
 }
 
-/* Unpacks half of a block of Q6_K, `half`, of each of INT8_OUTPUTS rows: its first 64 columns, and the other ones. */
-GD_INLINE void int8_few_sixes(const uint8_t *from, int64_t row_bytes, int64_t half, vi numbers[16], vi others[16]) {
+/* Unpacks half of a block of Q5_K or Q6_K, `half`, of each of INT8_OUTPUTS rows: its first 64 columns, and the other ones. */
+GD_INLINE void int8_few_unpacked(const uint8_t *from, int64_t row_bytes, int half, vi numbers[16], vi others[16], uint32_t type) {
   GD_UNROLL for (int f = 0; f < INT8_OUTPUTS; f++) {
+    const uint8_t *block = from + f * row_bytes;
     vi both[2];
-    int8_six(from + f * row_bytes, half, both);
+    if (type == GGML_Q6_K) int8_six(block, half, both);
+    else GD_UNROLL for (int k = 0; k < 2; k++) both[k] = int8_five(block, 2 * half + k);
     numbers[f] = both[0];
     others[f] = both[1];
   }
@@ -75,14 +77,14 @@ GD_INLINE void int8_few_sixes(const uint8_t *from, int64_t row_bytes, int64_t ha
 
 /* Adds the terms of `count` columns of INT8_OUTPUTS outputs, whose rows of bytes begin at `from`, to the sums of `taken` rows of x, which
  * go as `rows`: as many or one more. next: bytes before those that are asked for meanwhile (int8_ask), as many as these are. Constants are rows, step (128
- * columns of four or six bits, 64 of eight) and form. */
+ * columns of four to six bits, 64 of eight) and form. */
 GD_INLINE void int8_few_rows(
   const uint8_t *from, int64_t row_bytes, const uint8_t *next, const uint8_t *end, const float *scales, const float *offsets, int8_x x,
   int64_t taken, int64_t count, float *sums, int rows, int step, int8_block form
 ) {
-  int is_split = form.type == GGML_Q4_K, is_six = form.type == GGML_Q6_K, at = is_split ? int8_offset(form) : 0;
-  const int own = is_six ? 64 : step;
-  int bytes = is_six ? 0 : is_split ? 64 : step / form.group * form.bytes;
+  int is_split = form.type == GGML_Q4_K, is_unpacked = form.type == GGML_Q5_K || form.type == GGML_Q6_K, at = is_split ? int8_offset(form) : 0;
+  const int own = is_unpacked ? 64 : step;
+  int bytes = is_unpacked ? 0 : is_split ? 64 : step / form.group * form.bytes;
   int asked = INT8_OUTPUTS * (step / form.group * form.bytes / form.groups);
   _Alignas(64) uint8_t tail[INT8_OUTPUTS][80];
   float unused[INT8_OUTPUTS] = {0}, *last_sums = taken == rows ? sums + (taken - 1) * INT8_OUTPUTS : unused;
@@ -97,8 +99,8 @@ GD_INLINE void int8_few_rows(
     int8_ask_by_call(next, asked, end);
     next += asked;
     vi numbers[16], others[16];
-    if (is_six) {
-      int8_few_sixes(from, row_bytes, i / 128 % 2, numbers, others);
+    if (is_unpacked) {
+      int8_few_unpacked(from, row_bytes, i / 128 % 2, numbers, others, form.type);
     } else {
       GD_UNROLL for (int f = 0; f < INT8_OUTPUTS; f++) {
         const uint8_t *row = from + f * row_bytes + at;
@@ -106,16 +108,16 @@ GD_INLINE void int8_few_rows(
       }
     }
     GD_UNROLL for (int part = 0; part < 2; part++) {
-      if (part > 0 && !is_six) break;
+      if (part > 0 && !is_unpacked) break;
       if (part > 0) GD_UNROLL for (int f = 0; f < INT8_OUTPUTS; f++) numbers[f] = others[f];
       int8_transpose(numbers);
-      /* Blocks of Q6_K are whole: a constant, so that compilers unroll their groups. */
-      int8_few_step(numbers, x, taken - 1, is_six ? own : left, scales, offsets, sums, last_sums, rows, own, form);
+      /* Large blocks are whole: a constant, so that compilers unroll their groups. */
+      int8_few_step(numbers, x, taken - 1, is_unpacked ? own : left, scales, offsets, sums, last_sums, rows, own, form);
       x = int8_from(x, own, form.group);
       scales += own / form.group * INT8_OUTPUTS;
       if (offsets != NULL) offsets += own / form.group * INT8_OUTPUTS;
     }
-    from += (is_split || is_six) && i % 256 != 0 ? form.bytes - bytes : bytes;
+    from += (is_split || is_unpacked) && i % 256 != 0 ? form.bytes - bytes : bytes;
   }
 }
 
@@ -132,7 +134,7 @@ GD_INLINE void int8_few_rows(
   }
 #define GD_FEW(FORMAT, NAME, ...) GD_FEW_OF_STEP(NAME, 128, __VA_ARGS__)
 GD_INT8_NIBBLES(GD_FEW)
-GD_INT8_SIXES(GD_FEW)
+GD_INT8_FIVES_AND_SIXES(GD_FEW)
 #undef GD_FEW
 #define GD_FEW(FORMAT, NAME, ...) GD_FEW_OF_STEP(NAME, 64, __VA_ARGS__)
 GD_INT8_BYTES(GD_FEW)
@@ -148,7 +150,7 @@ static int8_few *int8_few_of(const gd_cpu_matrix *matrix) {
   case GD_CPU_FORMAT_##FORMAT: return int8_few_##NAME;
   switch (matrix->format) {
     GD_INT8_NIBBLES(GD_CASE_FEW)
-    GD_INT8_SIXES(GD_CASE_FEW)
+    GD_INT8_FIVES_AND_SIXES(GD_CASE_FEW)
     GD_INT8_BYTES(GD_CASE_FEW)
   }
 #undef GD_CASE_FEW

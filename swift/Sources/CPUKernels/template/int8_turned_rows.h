@@ -18,8 +18,7 @@ typedef struct int8_turned_form {
   F(AFFINE8_G64, bytes64, 64, 0, 64, 1, 1)     \
   F(AFFINE8_G128, bytes128, 128, 0, 128, 1, 1) \
   F(Q8_0, q8_0, 32, GGML_Q8_0, 34, 1, 0)       \
-  F(Q5_K, q5_k, 32, GGML_Q5_K, 176, 8, 0)      \
-  GD_INT8_SIXES(F)
+  GD_INT8_FIVES_AND_SIXES(F)
 #define GD_INT8_TURNED_OTHERS(F)     \
   F(, any16, 16, GGML_Q6_K, 0, 1, 1) \
   F(, any16_offset, 16, 0, 0, 1, 1)  \

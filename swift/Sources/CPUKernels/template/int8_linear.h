@@ -5,7 +5,8 @@
  *
  * Several rows: the numbers of INT8_OUTPUTS rows of weight are put into a panel, four columns of each output after another, that
  * all rows of x share; the lanes of a vector are outputs, and x is broadcast (int8_tile.h, with AMX int8_amx.h). A few rows: the same
- * without a panel, where the format allows it (int8_few.h), and with AMX or, on Intel's processors, AVX-512 VNNI as int8_turned.h says. One row: int8_one.h. */
+ * without a panel, where the format allows it (int8_few.h), and with AMX or, on Intel's processors, AVX-512 VNNI as int8_turned.h says. One row, and two by some
+ * formats: int8_one.h. */
 
 /* Adds the terms of columns i .. i + count - 1 of `features` outputs from `first` on to the sums of `rows` rows. */
 static void int8_part(
@@ -83,7 +84,8 @@ static void int8_features(const gd_cpu_linear *op, int64_t first, int64_t last, 
   }
 #else
   /* Columns that cannot be arranged at once are rare. */
-  if (op->rows == 1 && op->rounded->stride <= INT8_PANEL) return int8_one(op, &memory, first, last, stop);
+  int is_one = op->rows == 1 || (op->rows == 2 && int8_takes_two(&op->weight));
+  if (is_one && op->rows * op->rounded->stride <= INT8_PANEL) return int8_one(op, &memory, first, last, stop);
 #endif
   int8_many(op, &memory, first, last, stop);
 }

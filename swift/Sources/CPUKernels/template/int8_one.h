@@ -49,11 +49,12 @@ static void int8_one_row(
   }
 }
 
-/* Whether two rows are multiplied one by one, which costs less than a panel where numbers go into it by way of memory. */
+/* Whether two rows are multiplied one by one, which costs less than a panel where numbers go into it by way of memory, or few of them have a scale. */
 static int int8_takes_two(const gd_cpu_matrix *matrix) {
   int64_t elements = layout_of(matrix).elements;
   if (elements < 256 && matrix_bytes(matrix, elements) < elements) return 0;
-  return int8_one_form_of(matrix).arrange != NULL && int8_packed_of(matrix) == NULL && !int8_takes_few(matrix, 2);
+  int is_panel = int8_packed_of(matrix) != NULL && matrix->format != GD_CPU_FORMAT_Q8_0;
+  return !is_panel && int8_one_form_of(matrix).arrange != NULL && !int8_takes_few(matrix, 2);
 }
 
 /* One or two rows by features begin .. end - 1. */

@@ -101,6 +101,8 @@ GD_PACKED(, affine, 32, 0, 16, 1, 1)
 #undef GD_PACKED
 #endif
 
+#include "int8_packed_8.h"
+
 /* The function that makes panels of a matrix so; NULL if there is none. */
 static int8_packed *int8_packed_of(const gd_cpu_matrix *matrix) {
 #if GD_WIDTH >= 8
@@ -110,6 +112,14 @@ static int8_packed *int8_packed_of(const gd_cpu_matrix *matrix) {
   switch (matrix->format) {
     GD_INT8_GGML_NIBBLES(GD_CASE_PACKED)
     GD_INT8_MICRO(GD_CASE_PACKED)
+#if GD_WIDTH == 8
+    GD_INT8_FIVES_AND_SIXES(GD_CASE_PACKED)
+    case GD_CPU_FORMAT_Q8_0: return int8_packed_q8_0;
+    GD_CASE_AFFINE(AFFINE8_G32)
+    GD_CASE_AFFINE(AFFINE8_G64)
+    GD_CASE_AFFINE(AFFINE8_G128)
+    return int8_packed_affine8;
+#endif
     GD_INT8_AFFINE(GD_CASE_AFFINE)
     return int8_packed_affine;
   }

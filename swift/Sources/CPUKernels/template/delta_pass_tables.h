@@ -10,12 +10,12 @@ typedef void delta_function(const delta_pass *pass);
 #define DELTA_FIRST(NAME, SOURCE)                                   \
   static void NAME(const delta_pass *pass) {                        \
     delta_kind kind = DELTA_KIND(SOURCE, SOURCE, 0, NEXT_TOKEN);    \
-    if (DELTA_IS_COMMON(pass)) delta_first(pass, kind, 128);         \
+    if (DELTA_IS_COMMON(pass)) delta_first(pass, kind, 128);        \
     else delta_first(pass, kind, pass->key_dim);                    \
   }
 #define DELTA_UPDATE(NAME, KIND)                                   \
   static void NAME(const delta_pass *pass) {                       \
-    if (DELTA_IS_COMMON(pass)) delta_update(pass, KIND, 128);      \
+    if (DELTA_IS_COMMON(pass)) delta_update(pass, KIND, 128);     \
     else delta_update(pass, KIND, pass->key_dim);                 \
   }
 #define DELTA_UPDATE_GATES(NAME, SOURCE, TARGET, NEXT)                \

@@ -20,9 +20,10 @@ GD_INLINE void int8_words_across(const uint8_t *from, int64_t row_bytes, vu word
   words[2] = (vu)GD_LOWER_HALVES(c, d);
   words[3] = (vu)GD_UPPER_HALVES(c, d);
 #else
-  vi rows[4], turned[4];
-  GD_UNROLL for (int q = 0; q < 4; q++) rows[q] = int8_of_two(from + q * row_bytes, 4 * row_bytes);
-  int8_transpose_4(rows, turned);
+  const uint8_t *rows[8];
+  vi turned[4];
+  GD_UNROLL for (int r = 0; r < 8; r++) rows[r] = from + r * row_bytes;
+  int8_packed_words(rows, 0, turned);
   GD_UNROLL for (int k = 0; k < 4; k++) words[k] = (vu)turned[k];
 #endif
 }

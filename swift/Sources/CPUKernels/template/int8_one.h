@@ -49,7 +49,8 @@ static void int8_one_row(
   }
 }
 
-/* Whether two rows are multiplied one by one, which costs less than a panel where numbers go into it by way of memory, or few of them have a scale. */
+/* Whether two rows are multiplied one by one, which costs less than a panel where numbers go into it by way of memory, and by Q8_0, whose many scales are
+ * transposed for one. */
 static int int8_takes_two(const gd_cpu_matrix *matrix) {
   int64_t elements = layout_of(matrix).elements;
   if (elements < 256 && matrix_bytes(matrix, elements) < elements) return 0;

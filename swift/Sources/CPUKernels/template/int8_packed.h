@@ -58,6 +58,13 @@ GD_INLINE void int8_packed_panel(
   }
 }
 #elif GD_WIDTH == 8
+/* 16 bytes of each of eight rows, `at` bytes after their beginnings: out[k] has the k-th four of every row. */
+GD_INLINE void int8_packed_words(const uint8_t *const rows[8], int64_t at, vi out[4]) {
+  vi own[4];
+  GD_UNROLL for (int q = 0; q < 4; q++) own[q] = int8_of_two(rows[q] + at, rows[q + 4] - rows[q]);
+  int8_transpose_4(own, out);
+}
+
 /* 32 columns of four outputs, and of the four after them, at a time. */
 GD_INLINE void int8_packed_panel(
   const gd_cpu_matrix *matrix, int64_t feature, int64_t features, int64_t first, int64_t count, uint8_t *panel, int8_block form
@@ -73,9 +80,8 @@ GD_INLINE void int8_packed_panel(
       place = i / 64 * 16 + i / 32 % 2 * 4;
     }
     GD_UNROLL for (int p = 0; p < 2; p++) {
-      vi own[4], turned[4];
-      GD_UNROLL for (int q = 0; q < 4; q++) own[q] = int8_of_two(rows[8 * p + q] + at, rows[8 * p + q + 4] - rows[8 * p + q]);
-      int8_transpose_4(own, turned);
+      vi turned[4];
+      int8_packed_words(rows + 8 * p, at, turned);
       GD_UNROLL for (int k = 0; k < 4; k++) {
         vi numbers[2];
         int8_both(turned[k], numbers, form.type);

@@ -2,13 +2,6 @@
  * numbers still share a byte and the bits above them are apart (int8_packed.h). */
 
 #if GD_WIDTH == 8
-/* 16 bytes of each of eight rows, `at` bytes after their beginnings: out[k] has the k-th four of every row. */
-GD_INLINE void int8_packed_words(const uint8_t *const rows[8], int64_t at, vi out[4]) {
-  vi own[4];
-  GD_UNROLL for (int q = 0; q < 4; q++) own[q] = int8_of_two(rows[q] + at, rows[q + 4] - rows[q]);
-  int8_transpose_4(own, out);
-}
-
 /* Of each byte the bits from number `from` on, where `mask` has those from number 4 on. */
 GD_INLINE vi int8_packed_above(vi bytes, int from, uint32_t mask) {
   vu moved = from < 4 ? (vu)bytes << (4 - from) : (vu)bytes >> (from - 4);

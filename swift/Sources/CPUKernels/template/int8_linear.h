@@ -84,8 +84,10 @@ static void int8_features(const gd_cpu_linear *op, int64_t first, int64_t last, 
   }
 #else
   /* Columns that cannot be arranged at once are rare. */
-  int is_one = op->rows == 1 || (op->rows == 2 && int8_takes_two(&op->weight));
-  if (is_one && op->rows * op->rounded->stride <= INT8_PANEL) return int8_one(op, &memory, first, last, stop);
+  if (op->rounded->stride <= INT8_PANEL) {
+    if (op->rows == 1) return int8_one(op, &memory, 0, first, last, stop);
+    if (op->rows == 2 && int8_takes_two(&op->weight)) return int8_one_by_one(op, &memory, first, last, stop);
+  }
 #endif
   int8_many(op, &memory, first, last, stop);
 }

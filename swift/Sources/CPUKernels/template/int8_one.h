@@ -49,6 +49,45 @@ static void int8_one_row(
   }
 }
 
+/* A row by features begin .. end - 1. */
+static void int8_one(const gd_cpu_linear *op, const int8_memory *memory, int64_t row, int64_t begin, int64_t end, const uint32_t *stop) {
+  const gd_cpu_matrix *matrix = &op->weight;
+  int8_form form = int8_form_of(matrix);
+  int8_x x = int8_row_of(op, row);
+  int64_t columns = matrix->columns, span = least(columns, INT8_SPAN);
+  int64_t apart = (span / form.group + 15) / 16 * 16 + 16;
+  int8_one_form direct = int8_one_form_of(matrix);
+  if (direct.arrange != NULL) {
+    direct.arrange(x.values, x.stride - INT8_APART, memory->x);
+    x.values = memory->x;
+  }
+  int shift = __builtin_ctz((unsigned)form.group), are_apart = matrix->scales != NULL && columns <= span;
+  for (int64_t first = begin; first < end && !gd_cpu_stopped(stop); first += INT8_OUTPUTS) {
+    float sums[INT8_OUTPUTS] = {0};
+    int64_t count = least(INT8_OUTPUTS, end - first);
+    if (are_apart) int8_ask_factors(matrix, (first + count) * columns >> shift, count * columns >> shift);
+    for (int64_t from = 0; from < columns; from += span) {
+      int64_t part = least(span, columns - from);
+#if GD_WIDTH >= 8
+      if (direct.terms != NULL) {
+        direct.terms(matrix, first, count, &x, from >> shift, part >> shift, memory->terms, apart, memory->end);
+        int8_add_terms(memory->terms, apart, part >> shift, sums);
+        continue;
+      }
+#endif
+      /* In tensors of their own the factors of several rows follow one another. */
+      if (are_apart) form.factors(matrix, first, 0, count * columns, memory->scales, memory->offsets);
+      for (int64_t f = 0; f < count; f++) {
+        int64_t at = f * columns >> shift;
+        const float *scales = are_apart ? memory->scales + at : NULL, *offsets = are_apart ? memory->offsets + at : NULL;
+        int8_one_row(matrix, &form, memory, first + f, from, part, &x, scales, offsets, memory->terms + f * apart);
+      }
+      int8_add_terms(memory->terms, apart, part >> shift, sums);
+    }
+    linear_finish(op, sums, row, first, count);
+  }
+}
+
 /* Whether two rows are multiplied one by one, which costs less than a panel where numbers go into it by way of memory, and by Q8_0, whose many scales are
  * transposed for one. */
 static int int8_takes_two(const gd_cpu_matrix *matrix) {
@@ -58,45 +97,10 @@ static int int8_takes_two(const gd_cpu_matrix *matrix) {
   return !is_panel && int8_one_form_of(matrix).arrange != NULL && !int8_takes_few(matrix, 2);
 }
 
-/* One or two rows by features begin .. end - 1. */
-static void int8_one(const gd_cpu_linear *op, const int8_memory *memory, int64_t begin, int64_t end, const uint32_t *stop) {
-  const gd_cpu_matrix *matrix = &op->weight;
-  int8_form form = int8_form_of(matrix);
-  int64_t columns = matrix->columns, span = least(columns, INT8_SPAN);
-  int64_t apart = (span / form.group + 15) / 16 * 16 + 16;
-  int8_one_form direct = int8_one_form_of(matrix);
-  int8_x x[2];
-  for (int64_t r = 0; r < op->rows; r++) {
-    x[r] = int8_row_of(op, r);
-    if (direct.arrange == NULL) continue;
-    direct.arrange(x[r].values, x[r].stride - INT8_APART, memory->x + r * x[r].stride);
-    x[r].values = memory->x + r * x[r].stride;
-  }
-  int shift = __builtin_ctz((unsigned)form.group), are_apart = matrix->scales != NULL && columns <= span;
-  for (int64_t first = begin; first < end && !gd_cpu_stopped(stop); first += INT8_OUTPUTS) {
-    int64_t count = least(INT8_OUTPUTS, end - first);
-    if (are_apart) int8_ask_factors(matrix, (first + count) * columns >> shift, count * columns >> shift);
-    for (int64_t r = 0; r < op->rows; r++) {
-      float sums[INT8_OUTPUTS] = {0};
-      for (int64_t from = 0; from < columns; from += span) {
-        int64_t part = least(span, columns - from);
-#if GD_WIDTH >= 8
-        if (direct.terms != NULL) {
-          direct.terms(matrix, first, count, &x[r], from >> shift, part >> shift, memory->terms, apart, memory->end);
-          int8_add_terms(memory->terms, apart, part >> shift, sums);
-          continue;
-        }
-#endif
-        /* In tensors of their own the factors of several rows follow one another. */
-        if (are_apart) form.factors(matrix, first, 0, count * columns, memory->scales, memory->offsets);
-        for (int64_t f = 0; f < count; f++) {
-          int64_t at = f * columns >> shift;
-          const float *scales = are_apart ? memory->scales + at : NULL, *offsets = are_apart ? memory->offsets + at : NULL;
-          int8_one_row(matrix, &form, memory, first + f, from, part, &x[r], scales, offsets, memory->terms + f * apart);
-        }
-        int8_add_terms(memory->terms, apart, part >> shift, sums);
-      }
-      linear_finish(op, sums, r, first, count);
-    }
+/* Both rows in turns, while the weight's rows are in a cache. */
+static void int8_one_by_one(const gd_cpu_linear *op, const int8_memory *memory, int64_t begin, int64_t end, const uint32_t *stop) {
+  enum { AT_ONCE = 4 * INT8_OUTPUTS };
+  for (int64_t first = begin; first < end && !gd_cpu_stopped(stop); first += AT_ONCE) {
+    for (int64_t row = 0; row < 2; row++) int8_one(op, memory, row, first, least(end, first + AT_ONCE), stop);
   }
 }

@@ -4,39 +4,33 @@
 #if GD_WIDTH >= 8
 /* 16 bytes of each of GD_WIDTH rows: words[k] has the k-th four of every row. */
 GD_INLINE void int8_words_across(const uint8_t *from, int64_t row_bytes, vu words[4]) {
+  vi turned[4];
 #if GD_WIDTH == 16
   vi rows[4];
-  GD_UNROLL for (int q = 0; q < 4; q++) {
-    const uint8_t *own = from + q * row_bytes;
-    __m512i all = _mm512_castsi128_si512(int8_load_16(own));
-    all = _mm512_inserti32x4(all, int8_load_16(own + 4 * row_bytes), 1);
-    all = _mm512_inserti32x4(all, int8_load_16(own + 8 * row_bytes), 2);
-    rows[q] = (vi)_mm512_inserti32x4(all, int8_load_16(own + 12 * row_bytes), 3);
-  }
-  vi a = GD_LOWER_LANES(rows[0], rows[1]), b = GD_LOWER_LANES(rows[2], rows[3]);
-  vi c = GD_UPPER_LANES(rows[0], rows[1]), d = GD_UPPER_LANES(rows[2], rows[3]);
-  words[0] = (vu)GD_LOWER_HALVES(a, b);
-  words[1] = (vu)GD_UPPER_HALVES(a, b);
-  words[2] = (vu)GD_LOWER_HALVES(c, d);
-  words[3] = (vu)GD_UPPER_HALVES(c, d);
+  GD_UNROLL for (int q = 0; q < 4; q++) rows[q] = int8_of_four(from + q * row_bytes, 4 * row_bytes);
+  int8_transpose_4(rows, turned);
 #else
   const uint8_t *rows[8];
-  vi turned[4];
   GD_UNROLL for (int r = 0; r < 8; r++) rows[r] = from + r * row_bytes;
   int8_packed_words(rows, 0, turned);
-  GD_UNROLL for (int k = 0; k < 4; k++) words[k] = (vu)turned[k];
 #endif
+  GD_UNROLL for (int k = 0; k < 4; k++) words[k] = (vu)turned[k];
 }
 
-/* Of a block of eight groups: two half floats; the first four scales and the first four minima, six bits of each byte; and four bits of the last ones,
- * of which the two above are above those six. */
+/* A block of eight groups begins with two half floats; the first four scales and the first four minima, six bits of each byte; and four bits of the last ones,
+ * of which the two above are above those six. bytes: of each lane's block the eight scales (kind 0) or minima (1). Returns what they are multiplied by. */
+GD_INLINE vf int8_eights_bytes(const vu words[4], int kind, vu bytes[2]) {
+  bytes[0] = words[1 + kind] & 0x3f3f3f3f;
+  bytes[1] = (words[3] >> 4 * kind & 0x0f0f0f0f) | (words[1 + kind] >> 2 & 0x30303030);
+  vf factor = f16_to_vf(__builtin_convertvector(words[0] >> 16 * kind & 0xffff, vh));
+  return kind == 1 ? -factor : factor;
+}
+
 GD_INLINE void int8_across_eights(const uint8_t *block, int64_t row_bytes, float *scales, float *offsets) {
-  vu words[4];
+  vu words[4], bytes[2];
   int8_words_across(block, row_bytes, words);
   GD_UNROLL for (int kind = 0; kind < 2; kind++) {
-    vf factor = f16_to_vf(__builtin_convertvector(words[0] >> 16 * kind & 0xffff, vh));
-    if (kind == 1) factor = -factor;
-    const vu bytes[2] = {words[1 + kind] & 0x3f3f3f3f, (words[3] >> 4 * kind & 0x0f0f0f0f) | (words[1 + kind] >> 2 & 0x30303030)};
+    vf factor = int8_eights_bytes(words, kind, bytes);
     GD_UNROLL for (int g = 0; g < 8; g++) {
       vi number = (vi)(bytes[g / 4] >> g % 4 * 8 & 0xff);
       store(kind == 0 ? scales : offsets, g * INT8_OUTPUTS, GD_CPU_F32, __builtin_convertvector(number, vf) * factor);
@@ -44,16 +38,18 @@ GD_INLINE void int8_across_eights(const uint8_t *block, int64_t row_bytes, float
   }
 }
 
+/* Copies a half float. In assembly: compilers gather such numbers in vectors, whose units are what limits products. */
+GD_INLINE void int8_copy_half(const uint8_t *from, uint16_t *to) {
+  uint16_t half = *(const h1_memory *)from;
+  __asm__ volatile("movw %w1, %0" : "=m"(*to) : "r"(half));
+}
+
 /* Of a block of Q6_K: sixteen signed bytes, and a half float. */
 GD_INLINE void int8_across_sixteens(const uint8_t *block, int64_t row_bytes, float *scales) {
   vu words[4];
   uint16_t halves[GD_WIDTH];
   int8_words_across(block + 192, row_bytes, words);
-  GD_UNROLL for (int f = 0; f < GD_WIDTH; f++) {
-    /* In assembly: compilers gather such numbers in vectors, whose units are what limits products. */
-    uint16_t half = *(const h1_memory *)(block + f * row_bytes + ggml_half_at(GGML_Q6_K));
-    __asm__ volatile("movw %w1, %0" : "=m"(halves[f]) : "r"(half));
-  }
+  GD_UNROLL for (int f = 0; f < GD_WIDTH; f++) int8_copy_half(block + f * row_bytes + ggml_half_at(GGML_Q6_K), halves + f);
   vf factor = f16_to_vf(*(const vh_memory *)halves);
   GD_UNROLL for (int g = 0; g < 16; g++) {
     vi number = (vi)(words[g / 4] << (24 - g % 4 * 8)) >> 24;

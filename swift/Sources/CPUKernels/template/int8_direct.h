@@ -23,8 +23,8 @@ GD_INLINE vi int8_nibbles(vi sum, vi bytes, const int8_t *x, uint32_t type) {
   return int8_add(sum, int8_weights_of(high, small), load_vi(x + 64), small);
 }
 
-/* 16 bytes of each of four blocks. */
-GD_INLINE vi int8_of_four(const uint8_t *from, int apart) {
+/* 16 bytes of each of four blocks or rows. */
+GD_INLINE vi int8_of_four(const uint8_t *from, int64_t apart) {
   __m512i bytes = _mm512_castsi128_si512(int8_load_16(from));
   bytes = _mm512_inserti32x4(bytes, int8_load_16(from + apart), 1);
   bytes = _mm512_inserti32x4(bytes, int8_load_16(from + 2 * apart), 2);

@@ -58,17 +58,13 @@ GD_INLINE void int8_packed_panel(
   }
 }
 #elif GD_WIDTH == 8
-/* 16 bytes of each of eight rows, `at` bytes after their beginnings: out[k] has the k-th four of every row. */
-GD_INLINE void int8_packed_words(const uint8_t *const rows[8], int64_t at, vi out[4]) {
-  vi own[4];
-  GD_UNROLL for (int q = 0; q < 4; q++) own[q] = int8_of_two(rows[q] + at, rows[q + 4] - rows[q]);
-  int8_transpose_4(own, out);
-}
+#include "int8_packed_8.h"
 
 /* 32 columns of four outputs, and of the four after them, at a time. */
 GD_INLINE void int8_packed_panel(
   const gd_cpu_matrix *matrix, int64_t feature, int64_t features, int64_t first, int64_t count, uint8_t *panel, int8_block form
 ) {
+  if (!int8_are_nibbles(form)) return int8_packed_whole(matrix, feature, features, first, count, panel, form);
   const uint8_t *rows[INT8_OUTPUTS];
   int is_split = form.type == GGML_Q4_K, apart = form.is_mlx ? 1 : is_split ? 8 : 4;
   for (int f = 0; f < INT8_OUTPUTS; f++) rows[f] = (const uint8_t *)matrix_row(matrix, feature + least(f, features - 1));
@@ -104,10 +100,14 @@ GD_INT8_GGML_NIBBLES(GD_PACKED)
 GD_INT8_MICRO(GD_PACKED)
 /* Groups of any length: four bits have no bytes between them. */
 GD_PACKED(, affine, 32, 0, 16, 1, 1)
+#if GD_WIDTH == 8
+GD_INT8_FIVES_AND_SIXES(GD_PACKED)
+GD_PACKED(, q8_0, 32, GGML_Q8_0, 34, 1, 0)
+/* As of four bits. */
+GD_PACKED(, affine8, 32, 0, 32, 1, 1)
+#endif
 #undef GD_PACKED
 #endif
-
-#include "int8_packed_8.h"
 
 /* The function that makes panels of a matrix so; NULL if there is none. */
 static int8_packed *int8_packed_of(const gd_cpu_matrix *matrix) {

@@ -1,7 +1,16 @@
 /* Panels of numbers of five, six and eight bits with vectors of 8 lanes, without bytes in memory between: rows of Q5_K and Q6_K are put side by side while two
  * numbers still share a byte and the bits above them are apart (int8_packed.h). */
 
-#if GD_WIDTH == 8
+/* 16 bytes of each of eight rows, `at` bytes after their beginnings: out[k] has the k-th four of every row. */
+GD_INLINE void int8_packed_words(const uint8_t *const rows[8], int64_t at, vi out[4]) {
+  vi own[4];
+  GD_UNROLL for (int q = 0; q < 4; q++) own[q] = int8_of_two(rows[q] + at, rows[q + 4] - rows[q]);
+  int8_transpose_4(own, out);
+}
+
+/* Whether the numbers are four bits and no more. */
+GD_INLINE int int8_are_nibbles(int8_block form) { return !int8_has_bytes(form) && form.type != GGML_Q5_K && form.type != GGML_Q6_K; }
+
 /* Of each byte the bits from number `from` on, where `mask` has those from number 4 on. */
 GD_INLINE vi int8_packed_above(vi bytes, int from, uint32_t mask) {
   vu moved = from < 4 ? (vu)bytes << (4 - from) : (vu)bytes >> (from - 4);
@@ -68,16 +77,3 @@ GD_INLINE void int8_packed_whole(
     }
   }
 }
-
-#define GD_PACKED(FORMAT, NAME, ...)                                                                                     \
-  static __attribute__((noinline)) void int8_packed_##NAME(                                                              \
-    const gd_cpu_matrix *matrix, int64_t feature, int64_t features, int64_t first, int64_t count, uint8_t *panel         \
-  ) {                                                                                                                    \
-    int8_packed_whole(matrix, feature, features, first, count, panel, (int8_block){__VA_ARGS__});                        \
-  }
-GD_INT8_FIVES_AND_SIXES(GD_PACKED)
-GD_PACKED(, q8_0, 32, GGML_Q8_0, 34, 1, 0)
-/* Groups of any length: eight bits have no bytes between them. */
-GD_PACKED(, affine8, 32, 0, 32, 1, 1)
-#undef GD_PACKED
-#endif

@@ -10,31 +10,21 @@ GD_INLINE int int8_dots_span(int8_block form) {
 
 /* Half floats of a set: two of each output, then as many offsets. */
 enum { INT8_DOTS_HALVES = 2 * INT8_OUTPUTS };
-/* Copies an output's. In assembly: compilers gather such numbers in vectors, whose units are what limits products. */
+/* Copies an output's. */
 GD_INLINE void int8_dots_copy(const uint8_t *from, uint16_t *halves, int8_block form) {
   GD_UNROLL for (int i = 0; i < (int8_has_offset(form) ? 4 : 2); i++) {
-    uint16_t half = *(const h1_memory *)(from + i % 2 * form.bytes + i / 2 * 2);
-    __asm__ volatile("movw %w1, %0" : "=m"(halves[i / 2 * INT8_DOTS_HALVES + i % 2]) : "r"(half));
+    int8_copy_half(from + i % 2 * form.bytes + i / 2 * 2, halves + i / 2 * INT8_DOTS_HALVES + i % 2);
   }
 }
 /* Of the large blocks of INT8_OUTPUTS rows, from `block` on: of each set two scales of each row. A lane is a row, in the order 0, 1, 8, 9, 2, 3, 10, 11 and so on,
  * which puts rows 0 to 7 into one vector where those of two groups are paired. */
 static __attribute__((noinline)) void int8_dots_eights(const uint8_t *block, int64_t row_bytes, float *scales) {
-  __m512i own[4];
-  GD_UNROLL for (int i = 0; i < 4; i++) {
-    const uint8_t *row = block + (i % 2 + i / 2 * 8) * row_bytes;
-    own[i] = _mm512_castsi128_si512(int8_load_16(row));
-    own[i] = _mm512_inserti32x4(own[i], int8_load_16(row + 2 * row_bytes), 1);
-    own[i] = _mm512_inserti32x4(own[i], int8_load_16(row + 4 * row_bytes), 2);
-    own[i] = _mm512_inserti32x4(own[i], int8_load_16(row + 6 * row_bytes), 3);
-  }
-  __m512i a = _mm512_unpacklo_epi32(own[0], own[1]), b = _mm512_unpackhi_epi32(own[0], own[1]);
-  __m512i c = _mm512_unpacklo_epi32(own[2], own[3]), d = _mm512_unpackhi_epi32(own[2], own[3]);
-  vu halves = (vu)_mm512_unpacklo_epi64(a, c), low[2] = {(vu)_mm512_unpackhi_epi64(a, c), (vu)_mm512_unpacklo_epi64(b, d)}, high = (vu)_mm512_unpackhi_epi64(b, d);
+  vi own[4], words[4];
+  GD_UNROLL for (int i = 0; i < 4; i++) own[i] = int8_of_four(block + (i % 2 + i / 2 * 8) * row_bytes, 2 * row_bytes);
+  int8_transpose_4(own, words);
   GD_UNROLL for (int kind = 0; kind < 2; kind++, scales += INT8_OFFSETS) {
-    vf factor = (vf)_mm512_cvtph_ps(_mm512_cvtepi32_epi16((__m512i)(halves >> 16 * kind)));
-    if (kind == 1) factor = -factor;
-    const vu bytes[2] = {low[kind] & 0x3f3f3f3f, (high >> 4 * kind & 0x0f0f0f0f) | (low[kind] >> 2 & 0x30303030)};
+    vu bytes[2];
+    vf factor = int8_eights_bytes((const vu *)words, kind, bytes);
     GD_UNROLL for (int set = 0; set < 4; set++) {
       vu two = bytes[set / 2] >> set % 2 * 16;
       vf first = __builtin_convertvector((vi)(two & 0xff), vf) * factor, second = __builtin_convertvector((vi)(two >> 8 & 0xff), vf) * factor;

@@ -41,6 +41,15 @@ GD_INLINE void int8_transpose(vi rows[16]) {
     rows[12 + k] = GD_SECOND_OF(second, fourth);
   }
 }
+/* The same of four lanes, in each 128 bits. */
+GD_INLINE void int8_transpose_4(const vi rows[4], vi out[4]) {
+  vi a = GD_LOWER_LANES(rows[0], rows[1]), b = GD_LOWER_LANES(rows[2], rows[3]);
+  vi c = GD_UPPER_LANES(rows[0], rows[1]), d = GD_UPPER_LANES(rows[2], rows[3]);
+  out[0] = GD_LOWER_HALVES(a, b);
+  out[1] = GD_UPPER_HALVES(a, b);
+  out[2] = GD_LOWER_HALVES(c, d);
+  out[3] = GD_UPPER_HALVES(c, d);
+}
 #elif GD_WIDTH == 8
 /* Lane r of vector k becomes lane k of vector r, in each 128 bits. */
 GD_INLINE void int8_transpose_4(const vi rows[4], vi out[4]) {

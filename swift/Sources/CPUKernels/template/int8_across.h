@@ -44,12 +44,10 @@ GD_INLINE void int8_copy_half(const uint8_t *from, uint16_t *to) {
   __asm__ volatile("movw %w1, %0" : "=m"(*to) : "r"(half));
 }
 
-/* Of a block of Q6_K: sixteen signed bytes, and a half float. */
-GD_INLINE void int8_across_sixteens(const uint8_t *block, int64_t row_bytes, float *scales) {
+/* Of a block of Q6_K: sixteen signed bytes, and a half float, which is among `halves`. */
+GD_INLINE void int8_across_sixteens(const uint8_t *block, int64_t row_bytes, const uint16_t *halves, float *scales) {
   vu words[4];
-  uint16_t halves[GD_WIDTH];
   int8_words_across(block + 192, row_bytes, words);
-  GD_UNROLL for (int f = 0; f < GD_WIDTH; f++) int8_copy_half(block + f * row_bytes + ggml_half_at(GGML_Q6_K), halves + f);
   vf factor = f16_to_vf(*(const vh_memory *)halves);
   GD_UNROLL for (int g = 0; g < 16; g++) {
     vi number = (vi)(words[g / 4] << (24 - g % 4 * 8)) >> 24;
@@ -65,10 +63,17 @@ static int int8_across_blocks(const gd_cpu_matrix *matrix, int64_t feature, int6
   if (!is_six && matrix->format != GD_CPU_FORMAT_Q4_K && matrix->format != GD_CPU_FORMAT_Q5_K) return 0;
   int64_t bytes = layout_of(matrix).bytes, row_bytes = matrix_bytes(matrix, matrix->columns);
   const uint8_t *block = (const uint8_t *)matrix_row(matrix, feature) + matrix_bytes(matrix, first);
-  for (int64_t i = 0; i < count; i += 256, block += bytes) {
+  uint16_t halves[INT8_SPAN / 256 * INT8_OUTPUTS], *half = halves;
+  /* Those of all blocks before any is used: a load of several waits for the stores of each. */
+  for (int64_t i = 0; is_six && i < count; i += 256) {
+    const uint8_t *own = block + i / 256 * bytes + ggml_half_at(GGML_Q6_K);
+    GD_UNROLL for (int f = 0; f < INT8_OUTPUTS; f++) int8_copy_half(own + f * row_bytes, half++);
+  }
+  half = halves;
+  for (int64_t i = 0; i < count; i += 256, block += bytes, half += INT8_OUTPUTS) {
     GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
       const uint8_t *own = block + p * GD_WIDTH * row_bytes;
-      if (is_six) int8_across_sixteens(own, row_bytes, scales + p * GD_WIDTH);
+      if (is_six) int8_across_sixteens(own, row_bytes, half + p * GD_WIDTH, scales + p * GD_WIDTH);
       else int8_across_eights(own, row_bytes, scales + p * GD_WIDTH, offsets + p * GD_WIDTH);
     }
     scales += (is_six ? 16 : 8) * INT8_OUTPUTS;

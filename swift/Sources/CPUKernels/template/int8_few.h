@@ -8,13 +8,26 @@ typedef void int8_few(
   int64_t taken, int64_t count, float *sums);
 
 #if defined(GD_DOT_AVX512VNNI)
-/* The numbers of 64 columns of eight bits, unsigned. */
-GD_INLINE vi int8_few_bytes(const uint8_t *from, int8_block form) {
-  if (form.is_mlx) return load_vi(from);
-  from += int8_offset(form);
-  __m512i first = _mm512_castsi256_si512(int8_load_32(from));
-  __m512i both = _mm512_inserti64x4(first, int8_load_32(from + form.bytes), 1);
-  return (vi)both ^ (vi)((vu){0} + 0x80808080u);
+/* The k-th four of 16 bytes of each of INT8_OUTPUTS rows. */
+GD_INLINE void int8_few_words(const uint8_t *from, int64_t row_bytes, vi out[4]) {
+  vi own[4];
+  GD_UNROLL for (int q = 0; q < 4; q++) own[q] = int8_of_four(from + q * row_bytes, 4 * row_bytes);
+  int8_transpose_4(own, out);
+}
+
+/* 64 bytes of each row: numbers of 128 columns of four bits, or of 64 of eight, unsigned. A block of 32 columns may be a part of them. By loads of 16 bytes
+ * there are half as many shuffles, and four times as many loads, which two rows of x have no time for. */
+GD_INLINE void int8_few_numbers(const uint8_t *from, int64_t row_bytes, vi numbers[16], int rows, int8_block form) {
+  if (form.is_mlx && rows == 2) {
+    GD_UNROLL for (int f = 0; f < 16; f++) numbers[f] = load_vi(from + f * row_bytes);
+    int8_transpose(numbers);
+    return;
+  }
+  int are_bytes = int8_has_bytes(form), each = form.is_mlx || form.type == GGML_Q4_K ? 64 : are_bytes ? 32 : 16;
+  GD_UNROLL for (int k = 0; k < 64; k += 16) {
+    int8_few_words(from + k / each * form.bytes + int8_offset(form) + k % each, row_bytes, numbers + k / 4);
+  }
+  if (are_bytes && !form.is_mlx) GD_UNROLL for (int k = 0; k < 16; k++) numbers[k] ^= int8_repeat_4(0x80);
 }
 
 /* Compilers do not unroll the parts of groups of 32 columns, which may end early. To make them costs a fifth more code and gives 2 %. */
@@ -61,15 +74,26 @@ GD_INLINE void int8_few_step(
   }
 }
 
-/* Unpacks half of a block of Q5_K or Q6_K, `half`, of each of INT8_OUTPUTS rows: its first 64 columns, and the other ones. */
+/* Half of a block of Q5_K or Q6_K, `half`, of each of INT8_OUTPUTS rows: its first 64 columns, and the other ones. */
 GD_INLINE void int8_few_unpacked(const uint8_t *from, int64_t row_bytes, int half, vi numbers[16], vi others[16], uint32_t type) {
-  GD_UNROLL for (int f = 0; f < INT8_OUTPUTS; f++) {
-    const uint8_t *block = from + f * row_bytes;
-    vi both[2];
-    if (type == GGML_Q6_K) int8_six(block, half, both);
-    else GD_UNROLL for (int k = 0; k < 2; k++) both[k] = int8_five(block, 2 * half + k);
-    numbers[f] = both[0];
-    others[f] = both[1];
+  int is_six = type == GGML_Q6_K, above_at = is_six ? 128 + 32 * half : 16;
+  vi above[8];
+  GD_UNROLL for (int k = 0; k < 8; k += 4) int8_few_words(from + above_at + 4 * k, row_bytes, above + k);
+  if (!is_six) GD_UNROLL for (int k = 0; k < 8; k++) above[k] = (vi)((vu)above[k] >> 4 * half);
+  GD_UNROLL for (int k = 0; k < 16; k += 4) {
+    vi four[4];
+    int8_few_words(from + (is_six ? 0 : 48) + 64 * half + 4 * k, row_bytes, four);
+    GD_UNROLL for (int i = 0; i < 4; i++) {
+      int own = (k + i) % 8, run = k / 8;
+      if (is_six) {
+        numbers[k + i] = int8_low(four[i]) | int8_above(above[own], 2 * run, 0x30);
+        others[k + i] = int8_high(four[i]) | int8_above(above[own], 2 * run + 4, 0x30);
+      } else {
+        vi *to = run == 0 ? numbers : others;
+        to[own] = int8_low(four[i]) | int8_above(above[own], 2 * run, 0x10);
+        to[own + 8] = int8_high(four[i]) | int8_above(above[own], 2 * run + 1, 0x10);
+      }
+    }
   }
   /* So that the others are in memory: products need the registers. */
   __asm__ volatile("" : : "r"(others) : "memory");
@@ -82,7 +106,7 @@ GD_INLINE void int8_few_rows(
   const uint8_t *from, int64_t row_bytes, const uint8_t *next, const uint8_t *end, const float *scales, const float *offsets, int8_x x,
   int64_t taken, int64_t count, float *sums, int rows, int step, int8_block form
 ) {
-  int is_split = form.type == GGML_Q4_K, is_unpacked = form.type == GGML_Q5_K || form.type == GGML_Q6_K, at = is_split ? int8_offset(form) : 0;
+  int is_split = form.type == GGML_Q4_K, is_unpacked = form.type == GGML_Q5_K || form.type == GGML_Q6_K;
   const int own = is_unpacked ? 64 : step;
   int bytes = is_unpacked ? 0 : is_split ? 64 : step / form.group * form.bytes;
   int asked = INT8_OUTPUTS * (step / form.group * form.bytes / form.groups);
@@ -99,18 +123,11 @@ GD_INLINE void int8_few_rows(
     int8_ask_by_call(next, asked, end);
     next += asked;
     vi numbers[16], others[16];
-    if (is_unpacked) {
-      int8_few_unpacked(from, row_bytes, i / 128 % 2, numbers, others, form.type);
-    } else {
-      GD_UNROLL for (int f = 0; f < INT8_OUTPUTS; f++) {
-        const uint8_t *row = from + f * row_bytes + at;
-        numbers[f] = step == 64 ? int8_few_bytes(row, form) : int8_packed_bytes(row, 128, form);
-      }
-    }
+    if (is_unpacked) int8_few_unpacked(from, row_bytes, i / 128 % 2, numbers, others, form.type);
+    else int8_few_numbers(from, row_bytes, numbers, rows, form);
     GD_UNROLL for (int part = 0; part < 2; part++) {
       if (part > 0 && !is_unpacked) break;
       if (part > 0) GD_UNROLL for (int f = 0; f < INT8_OUTPUTS; f++) numbers[f] = others[f];
-      int8_transpose(numbers);
       /* Large blocks are whole: a constant, so that compilers unroll their groups. */
       int8_few_step(numbers, x, taken - 1, is_unpacked ? own : left, scales, offsets, sums, last_sums, rows, own, form);
       x = int8_from(x, own, form.group);

@@ -145,6 +145,11 @@ GD_INLINE __m256i int8_load_32(const uint8_t *from) { return _mm256_loadu_si256(
 GD_INLINE vi int8_low(vi bytes) { return bytes & 0x0f0f0f0f; }
 GD_INLINE vi int8_high(vi bytes) { return (vi)((vu)bytes >> 4) & 0x0f0f0f0f; }
 GD_INLINE vi int8_repeat_4(uint32_t byte) { return (vi)((vu){0} + byte * 0x01010101u); }
+/* Of each byte the bits from number `from` on, where `mask` has those from number 4 on. */
+GD_INLINE vi int8_above(vi bytes, int from, uint32_t mask) {
+  vu moved = from < 4 ? (vu)bytes << (4 - from) : (vu)bytes >> (from - 4);
+  return (vi)moved & int8_repeat_4(mask);
+}
 #endif
 #if GD_WIDTH == 16
 

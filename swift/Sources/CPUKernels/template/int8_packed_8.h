@@ -11,12 +11,6 @@ GD_INLINE void int8_packed_words(const uint8_t *const rows[8], int64_t at, vi ou
 /* Whether the numbers are four bits and no more. */
 GD_INLINE int int8_are_nibbles(int8_block form) { return !int8_has_bytes(form) && form.type != GGML_Q5_K && form.type != GGML_Q6_K; }
 
-/* Of each byte the bits from number `from` on, where `mask` has those from number 4 on. */
-GD_INLINE vi int8_packed_above(vi bytes, int from, uint32_t mask) {
-  vu moved = from < 4 ? (vu)bytes << (4 - from) : (vu)bytes >> (from - 4);
-  return (vi)moved & int8_repeat_4(mask);
-}
-
 /* 16 of every 32 columns of a block of Q5_K, from column `part` on, of eight rows. */
 GD_INLINE void int8_packed_fives(const uint8_t *const rows[8], int64_t at, int part, uint8_t *panel) {
   vi fifth[4];
@@ -26,8 +20,8 @@ GD_INLINE void int8_packed_fives(const uint8_t *const rows[8], int64_t at, int p
     int8_packed_words(rows, at + 48 + 32 * run + part, four);
     GD_UNROLL for (int k = 0; k < 4; k++) {
       uint8_t *to = panel + (16 * run + part / 4 + k) * 64;
-      store_vi(to, int8_low(four[k]) | int8_packed_above(fifth[k], 2 * run, 0x10));
-      store_vi(to + 8 * 64, int8_high(four[k]) | int8_packed_above(fifth[k], 2 * run + 1, 0x10));
+      store_vi(to, int8_low(four[k]) | int8_above(fifth[k], 2 * run, 0x10));
+      store_vi(to + 8 * 64, int8_high(four[k]) | int8_above(fifth[k], 2 * run + 1, 0x10));
     }
   }
 }
@@ -41,8 +35,8 @@ GD_INLINE void int8_packed_sixes(const uint8_t *const rows[8], int64_t at, int p
     GD_UNROLL for (int k = 0; k < 4; k++) {
       uint8_t *to = panel + (32 * half + part / 4 + k) * 64;
       GD_UNROLL for (int i = 0; i < 2; i++) {
-        store_vi(to + i * 8 * 64, int8_low(four[i][k]) | int8_packed_above(above[k], 2 * i, 0x30));
-        store_vi(to + (i + 2) * 8 * 64, int8_high(four[i][k]) | int8_packed_above(above[k], 2 * i + 4, 0x30));
+        store_vi(to + i * 8 * 64, int8_low(four[i][k]) | int8_above(above[k], 2 * i, 0x30));
+        store_vi(to + (i + 2) * 8 * 64, int8_high(four[i][k]) | int8_above(above[k], 2 * i + 4, 0x30));
       }
     }
   }

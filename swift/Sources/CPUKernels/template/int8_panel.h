@@ -1,7 +1,6 @@
 /* The memory of a linear with int8 activations, and panels of its weight: numbers and factors of INT8_OUTPUTS outputs as several rows of x
  * take them (int8_linear.h). */
 
-enum { INT8_SPAN = 16384, INT8_SPAN_GROUPS = INT8_SPAN / 16 };
 /* From the scales of several outputs to their offsets. */
 enum { INT8_OFFSETS = INT8_SPAN_GROUPS * INT8_OUTPUTS };
 /* Columns of a panel that stays in the first cache, where one tile has all rows: others read it once more. */

@@ -8,7 +8,8 @@
  * instruction of int8_bits. */
 GD_INLINE int64_t int8_turned_least(int8_block form) {
   if (!gd_cpu_asks_by_pages || !gd_cpu_has_vbmi) return INT8_TURNED_MOST + 1;
-  if (int8_in_chunks(form) || form.type == GGML_Q5_K) return 2;
+  if (form.group == 16 || form.type == GGML_Q5_K) return 5;
+  if (int8_is_any(form)) return 2;
   return form.group > 32 || int8_are_bytes(form) || int8_dots_span(form) == 1 ? 3 : 5;
 }
 /* Pairs of dwords that are multiplied at a time: as many vectors of x fit the registers with sixteen sums. Of a group of 32 half of them, so that eight rows are
@@ -106,6 +107,14 @@ GD_INLINE vi int8_bits(vi bytes, int8_matrices matrices) {
   return bytes;
 }
 
+/* The numbers of 64 columns of eight bits, unsigned. */
+GD_INLINE vi int8_dots_of_bytes(const uint8_t *from, int8_block form) {
+  if (form.is_mlx) return load_vi(from);
+  from += int8_offset(form);
+  __m512i first = _mm512_castsi256_si512(int8_load_32(from));
+  return (vi)_mm512_inserti64x4(first, int8_load_32(from + form.bytes), 1) ^ int8_repeat_4(0x80);
+}
+
 /* Both halves of bytes. */
 GD_INLINE void int8_dots_halves(vi bytes, uint8_t *to) {
   store_vi(to, int8_low(bytes));
@@ -132,7 +141,7 @@ GD_INLINE void int8_dots_six(const uint8_t *block, int half, uint8_t *to) {
 GD_INLINE void int8_dots_row(const uint8_t *from, uint8_t *to, int64_t place, int8_block form) {
   const vi twice = {0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7}, odd = {0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4};
   if (form.type == GGML_Q8_0) {
-    store_vi(to, int8_pairs_within(int8_few_bytes(from, form), 32));
+    store_vi(to, int8_pairs_within(int8_dots_of_bytes(from, form), 32));
   } else if (form.groups == 16) {
     GD_UNROLL for (int half = 0; half < 2; half++) int8_dots_six(from, half, to + 128 * half);
   } else if (form.type == GGML_Q5_K) {

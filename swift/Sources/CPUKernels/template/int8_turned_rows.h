@@ -54,12 +54,15 @@ static const int8_turned_form *int8_turned_of(uint32_t format) {
   }
 }
 
-/* See gd_cpu_kernels. Two rows are faster by the other kernels where x is too large for the first cache, as it is read with each INT8_OUTPUTS outputs. */
+/* See gd_cpu_kernels. Two rows are faster by the other kernels where x is too large for the first cache, as it is read with each INT8_OUTPUTS outputs, and where
+ * these take blocks of 256 columns straight, of both rows or row by row. */
 static int64_t int8_turned_bytes(uint32_t format, int64_t rows, int64_t columns) {
   const int8_turned_form *form = int8_turned_of(format);
   if (form == NULL || rows < int8_turned_least(form->block) || rows > INT8_TURNED_MOST) return 0;
   int64_t set = 2 * form->block.group, sets = (columns + set - 1) / set, bytes = int8_turned_parts(rows) * sets * int8_set_bytes(form->block.group);
-  if (rows == 2 && bytes > 32 << 10) return 0;
+  gd_cpu_matrix matrix = {.format = format};
+  int is_large = layout_of(&matrix).elements == 256 && format != GD_CPU_FORMAT_Q4_K;
+  if (rows == 2 && (is_large || bytes > 32 << 10)) return 0;
   return 2 * sets <= INT8_SPAN_GROUPS && bytes + 64 <= INT8_PANEL ? bytes : 0;
 }
 static void int8_turn(const gd_cpu_int8_rows *x, int64_t begin, int64_t end) {

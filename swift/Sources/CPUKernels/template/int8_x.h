@@ -1,6 +1,8 @@
 /* Rounded rows of x (int8_rows.h) as the kernels take them, and rows of numbers put side by side. */
 
 enum { INT8_OUTPUTS = GD_CPU_LINEAR_BLOCK };
+/* Columns that are multiplied at a time, and the most groups that these are. */
+enum { INT8_SPAN = 16384, INT8_SPAN_GROUPS = INT8_SPAN / 16 };
 
 /* As `bytes` from `from` on are read, asks for as many of what follows, into the second cache. */
 enum { INT8_AHEAD = 8192 };

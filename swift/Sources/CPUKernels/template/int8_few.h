@@ -39,13 +39,17 @@ _Pragma("clang diagnostic ignored \"-Wpass-failed\"")
  * step, the columns of `numbers`, and form. */
 GD_INLINE void int8_few_step(
   const vi numbers[16], int8_x x, int64_t last, int64_t left, const float *scales, const float *offsets, float *sums, float *last_sums,
-  int rows, int step, int8_block form
+  const uint8_t *next, int asked, int rows, int step, int8_block form
 ) {
   int is_split = form.type == GGML_Q4_K, apart = form.is_mlx ? 1 : is_split ? 8 : 4, are_bytes = step == 64;
   int each = is_split ? 8 : form.group * 16 / step, has_offset = form.type == 0 || int8_ggml_has_offset(form.type);
   int halves = is_split || are_bytes ? 1 : 2;
   GD_UNROLL for (int part = 0; part < step / form.group; part++) {
     if (part * form.group >= left) break;
+    if (!gd_cpu_asks_by_pages) {
+      int each = asked * form.group / step;
+      GD_UNROLL for (int b = 0; b < each; b += 64) __builtin_prefetch(next + INT8_AHEAD + part * each + b, 0, 2);
+    }
     vi products[INT8_FEW];
     GD_UNROLL for (int r = 0; r < rows; r++) {
       products[r] = x.starts[(r == rows - 1 ? last : r) * x.groups + part] - (vi){0};
@@ -120,8 +124,7 @@ GD_INLINE void int8_few_rows(
       from = tail[0];
       row_bytes = sizeof tail[0];
     }
-    int8_ask_by_call(next, asked, end);
-    next += asked;
+    if (gd_cpu_asks_by_pages) int8_ask_by_call(next, asked, end);
     vi numbers[16], others[16];
     if (is_unpacked) int8_few_unpacked(from, row_bytes, i / 128 % 2, numbers, others, form.type);
     else int8_few_numbers(from, row_bytes, numbers, rows, form);
@@ -129,7 +132,8 @@ GD_INLINE void int8_few_rows(
       if (part > 0 && !is_unpacked) break;
       if (part > 0) GD_UNROLL for (int f = 0; f < INT8_OUTPUTS; f++) numbers[f] = others[f];
       /* Large blocks are whole: a constant, so that compilers unroll their groups. */
-      int8_few_step(numbers, x, taken - 1, is_unpacked ? own : left, scales, offsets, sums, last_sums, rows, own, form);
+      int8_few_step(numbers, x, taken - 1, is_unpacked ? own : left, scales, offsets, sums, last_sums, next, is_unpacked ? asked / 2 : asked, rows, own, form);
+      next += is_unpacked ? asked / 2 : asked;
       x = int8_from(x, own, form.group);
       scales += own / form.group * INT8_OUTPUTS;
       if (offsets != NULL) offsets += own / form.group * INT8_OUTPUTS;

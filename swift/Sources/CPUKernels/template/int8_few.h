@@ -1,6 +1,8 @@
 /* A few rows by weights of four to six or eight bits, with vectors of 16 lanes: the numbers of INT8_OUTPUTS outputs are put side by side in
  * registers, 64 bytes of each at a time, and multiplied from there. No panel is stored. */
 
+#include "int8_few_factors.h"
+
 /* The most rows that share such numbers: their products and sixteen vectors of numbers fit the registers. */
 enum { INT8_FEW = 8 };
 typedef void int8_few(
@@ -30,26 +32,26 @@ GD_INLINE void int8_few_numbers(const uint8_t *from, int64_t row_bytes, vi numbe
   if (are_bytes && !form.is_mlx) GD_UNROLL for (int k = 0; k < 16; k++) numbers[k] ^= int8_repeat_4(0x80);
 }
 
+/* Whether bytes are asked for once a step and not between groups: by pages, where half floats are copied meanwhile, that is slower. */
+GD_INLINE int int8_few_asks_at_once(int8_block form) { return gd_cpu_asks_by_pages && int8_few_has_halves(form); }
+
 /* Compilers do not unroll the parts of groups of 32 columns, which may end early. To make them costs a fifth more code and gives 2 %. */
 _Pragma("clang diagnostic push")
 _Pragma("clang diagnostic ignored \"-Wpass-failed\"")
 
 /* Adds the terms of a step's groups, those before column `left`, to the sums of `rows` rows; the last of them is `last` rows after the
- * first, and its sums are elsewhere. numbers: four columns of each output in a lane, or eight in halves of bytes. Constants are rows,
- * step, the columns of `numbers`, and form. */
+ * first, and its sums are elsewhere. numbers: four columns of each output in a lane, or eight in halves of bytes. For each group `asked` bytes of what follows those
+ * before `next` are asked for. Constants are asked, rows, step, the columns of `numbers`, and form. */
 GD_INLINE void int8_few_step(
   const vi numbers[16], int8_x x, int64_t last, int64_t left, const float *scales, const float *offsets, float *sums, float *last_sums,
-  const uint8_t *next, int asked, int rows, int step, int8_block form
+  const uint8_t *next, const uint8_t *end, int asked, int rows, int step, int8_block form
 ) {
   int is_split = form.type == GGML_Q4_K, apart = form.is_mlx ? 1 : is_split ? 8 : 4, are_bytes = step == 64;
   int each = is_split ? 8 : form.group * 16 / step, has_offset = form.type == 0 || int8_ggml_has_offset(form.type);
   int halves = is_split || are_bytes ? 1 : 2;
   GD_UNROLL for (int part = 0; part < step / form.group; part++) {
     if (part * form.group >= left) break;
-    if (!gd_cpu_asks_by_pages) {
-      int each = asked * form.group / step;
-      GD_UNROLL for (int b = 0; b < each; b += 64) __builtin_prefetch(next + INT8_AHEAD + part * each + b, 0, 2);
-    }
+    if (!int8_few_asks_at_once(form)) int8_ask(next + part * asked, asked, end);
     vi products[INT8_FEW];
     GD_UNROLL for (int r = 0; r < rows; r++) {
       products[r] = x.starts[(r == rows - 1 ? last : r) * x.groups + part] - (vi){0};
@@ -115,6 +117,8 @@ GD_INLINE void int8_few_rows(
   int bytes = is_unpacked ? 0 : is_split ? 64 : step / form.group * form.bytes;
   int asked = INT8_OUTPUTS * (step / form.group * form.bytes / form.groups);
   _Alignas(64) uint8_t tail[INT8_OUTPUTS][80];
+  int8_few_factors factors;
+  int8_few_begin(&factors, from, row_bytes, count, step, form);
   float unused[INT8_OUTPUTS] = {0}, *last_sums = taken == rows ? sums + (taken - 1) * INT8_OUTPUTS : unused;
   for (int64_t i = 0; i < count; i += step) {
     int64_t left = count - i;
@@ -124,7 +128,13 @@ GD_INLINE void int8_few_rows(
       from = tail[0];
       row_bytes = sizeof tail[0];
     }
-    if (gd_cpu_asks_by_pages) int8_ask_by_call(next, asked, end);
+    if (int8_few_asks_at_once(form)) int8_ask_by_call(next, asked, end);
+    int8_few_make(&factors, from, row_bytes, i, left, step, form);
+    if (int8_few_has_factors(form)) {
+      int64_t at = form.groups > 1 ? i % 256 / form.group * INT8_OUTPUTS : 0;
+      scales = factors.scales + at;
+      if (int8_ggml_has_offset(form.type)) offsets = factors.offsets + at;
+    }
     vi numbers[16], others[16];
     if (is_unpacked) int8_few_unpacked(from, row_bytes, i / 128 % 2, numbers, others, form.type);
     else int8_few_numbers(from, row_bytes, numbers, rows, form);
@@ -132,8 +142,9 @@ GD_INLINE void int8_few_rows(
       if (part > 0 && !is_unpacked) break;
       if (part > 0) GD_UNROLL for (int f = 0; f < INT8_OUTPUTS; f++) numbers[f] = others[f];
       /* Large blocks are whole: a constant, so that compilers unroll their groups. */
-      int8_few_step(numbers, x, taken - 1, is_unpacked ? own : left, scales, offsets, sums, last_sums, next, is_unpacked ? asked / 2 : asked, rows, own, form);
-      next += is_unpacked ? asked / 2 : asked;
+      int8_few_step(
+        numbers, x, taken - 1, is_unpacked ? own : left, scales, offsets, sums, last_sums, next, end, asked * form.group / step, rows, own, form);
+      next += asked * own / step;
       x = int8_from(x, own, form.group);
       scales += own / form.group * INT8_OUTPUTS;
       if (offsets != NULL) offsets += own / form.group * INT8_OUTPUTS;
@@ -183,14 +194,17 @@ static int8_few *int8_few_of(const gd_cpu_matrix *matrix) {
 /* Whether rows are multiplied without panels. */
 static int int8_takes_few(const gd_cpu_matrix *matrix, int64_t rows) { return rows <= INT8_MOST_FEW && int8_few_of(matrix) != NULL; }
 
-/* Adds the terms of columns i .. i + count - 1 of INT8_OUTPUTS outputs to the sums of `rows` rows, without a panel. */
+/* Adds the terms of columns i .. i + count - 1 of INT8_OUTPUTS outputs to the sums of `rows` rows, without a panel. Scales that are in the
+ * blocks, as half floats or more, are made with their numbers. */
 static void int8_few_outputs(
-  const gd_cpu_matrix *matrix, const int8_memory *memory, const float *offsets, int8_x x, int64_t rows, int64_t first, int64_t i,
-  int64_t count
+  const gd_cpu_matrix *matrix, const int8_memory *memory, const int8_form *form, int8_x x, int64_t rows, int64_t first, int64_t i, int64_t count
 ) {
   int8_few *few = int8_few_of(matrix);
   int64_t parts = (rows + INT8_FEW - 1) / INT8_FEW, bytes = matrix_bytes(matrix, matrix->columns);
   const uint8_t *own = (const uint8_t *)matrix_row(matrix, first) + matrix_bytes(matrix, i);
+  const float *offsets = form->has_offset ? memory->offsets : NULL;
+  int are_made = matrix->scales == NULL && matrix->format != GD_CPU_FORMAT_GGUF_MXFP4; /* int8_few_has_factors */
+  if (!are_made) int8_panel_factors(matrix, form, memory, first, INT8_OUTPUTS, i, count);
   for (int64_t part = 0; part < parts; part++) {
     int64_t from = part * rows / parts, next = (part + 1) * rows / parts;
     few(

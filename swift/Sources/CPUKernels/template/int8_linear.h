@@ -14,11 +14,11 @@ static void int8_part(
   int64_t rows, int64_t tiles
 ) {
   const gd_cpu_matrix *matrix = &op->weight;
+#if !defined(GD_DOT_AMX)
+  if (features == INT8_OUTPUTS && int8_takes_few(matrix, op->rows)) return int8_few_outputs(matrix, memory, form, x, rows, first, i, count);
+#endif
   int8_panel_factors(matrix, form, memory, first, features, i, count);
   const float *offsets = form->has_offset ? memory->offsets : NULL;
-#if !defined(GD_DOT_AMX)
-  if (features == INT8_OUTPUTS && int8_takes_few(matrix, op->rows)) return int8_few_outputs(matrix, memory, offsets, x, rows, first, i, count);
-#endif
   /* With few tiles there is no time for it between them. */
   int asks = tiles <= 2 && int8_packed_of(matrix) == NULL;
   int64_t asked = INT8_OUTPUTS * matrix_bytes(matrix, count) / tiles;

@@ -1,0 +1,52 @@
+/* The scales and offsets of INT8_OUTPUTS rows for int8_few.h, where blocks have them, made as their numbers are: in a pass of their own they took a fifth of the time
+ * of eight rows by small blocks, and a tenth by large ones. */
+#if defined(GD_DOT_AVX512VNNI)
+
+/* Whether a block is 32 columns and begins with a half float, or two. */
+GD_INLINE int int8_few_has_halves(int8_block form) { return !form.is_mlx && form.groups == 1 && form.type != GGML_MXFP4; }
+/* Whether they are made here. */
+GD_INLINE int int8_few_has_factors(int8_block form) { return int8_few_has_halves(form) || form.groups > 1; }
+
+/* Half floats of a step: of each of up to four blocks those of all rows, then as many offsets. */
+enum { INT8_FEW_HALVES = 4 * INT8_OUTPUTS };
+typedef struct int8_few_factors {
+  float scales[16 * INT8_OUTPUTS], offsets[8 * INT8_OUTPUTS]; /* of a large block, or of a step */
+  uint16_t halves[INT8_SPAN / 256 * INT8_OUTPUTS];            /* of large blocks all, of small ones those of two steps */
+} int8_few_factors;
+
+/* Copies those of up to `blocks` blocks of each row, of which there are `left`. */
+GD_INLINE void int8_few_copy(const uint8_t *from, int64_t row_bytes, int64_t left, uint16_t *halves, int blocks, int8_block form) {
+  GD_UNROLL for (int b = 0; b < blocks; b++, from += form.bytes) {
+    if (b >= left) break;
+    GD_UNROLL for (int f = 0; f < INT8_OUTPUTS; f++) {
+      int8_copy_half(from + f * row_bytes, halves + b * INT8_OUTPUTS + f);
+      if (int8_ggml_has_offset(form.type)) int8_copy_half(from + f * row_bytes + 2, halves + INT8_FEW_HALVES + b * INT8_OUTPUTS + f);
+    }
+  }
+}
+
+/* Before the first step: rows of `count` columns begin at `from`. */
+GD_INLINE void int8_few_begin(int8_few_factors *own, const uint8_t *from, int64_t row_bytes, int64_t count, int step, int8_block form) {
+  if (form.type == GGML_Q6_K) int8_halves_across(from, row_bytes, count, own->halves);
+  if (int8_few_has_halves(form)) int8_few_copy(from, row_bytes, count / 32, own->halves, step / 32, form);
+}
+
+/* Makes those of the step from column i on, whose rows begin at `from`; of large blocks those of both steps. left: columns from i on. */
+GD_INLINE void int8_few_make(
+  int8_few_factors *own, const uint8_t *from, int64_t row_bytes, int64_t i, int64_t left, int step, int8_block form
+) {
+  if (int8_few_has_halves(form)) {
+    /* Those of the next step are copied meanwhile: a load of several waits for the stores of each. */
+    uint16_t *these = own->halves + i / step % 2 * 2 * INT8_FEW_HALVES, *next = own->halves + (i / step + 1) % 2 * 2 * INT8_FEW_HALVES;
+    int blocks = step / 32;
+    if (left > step) int8_few_copy(from + blocks * form.bytes, row_bytes, left / 32 - blocks, next, blocks, form);
+    GD_UNROLL for (int g = 0; g < blocks * INT8_OUTPUTS; g += INT8_OUTPUTS) {
+      store(own->scales, g, GD_CPU_F32, load(these, g, GD_CPU_F16));
+      if (int8_ggml_has_offset(form.type)) store(own->offsets, g, GD_CPU_F32, load(these, INT8_FEW_HALVES + g, GD_CPU_F16));
+    }
+  } else if (form.groups > 1 && i % 256 == 0) {
+    if (form.type == GGML_Q6_K) int8_across_sixteens(from, row_bytes, own->halves + i / 256 * INT8_OUTPUTS, own->scales);
+    else int8_across_eights(from, row_bytes, own->scales, own->offsets);
+  }
+}
+#endif

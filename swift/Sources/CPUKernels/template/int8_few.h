@@ -6,7 +6,7 @@
 /* The most rows that share such numbers: their products and sixteen vectors of numbers fit the registers. */
 enum { INT8_FEW = 8 };
 typedef void int8_few(
-  const uint8_t *from, int64_t row_bytes, const uint8_t *next, const uint8_t *end, const float *scales, const float *offsets, int8_x x,
+  const uint8_t *from, int64_t row_bytes, const uint8_t *next, const uint8_t *end, const float *scales, const float *offsets, const int8_x *x,
   int64_t taken, int64_t count, float *sums);
 
 #if defined(GD_DOT_AVX512VNNI)
@@ -155,14 +155,14 @@ GD_INLINE void int8_few_rows(
 
 #define GD_FEW_OF_STEP(NAME, STEP, ...)                                                                                                   \
   static __attribute__((noinline)) void int8_few_##NAME(                                                                                  \
-    const uint8_t *from, int64_t row_bytes, const uint8_t *next, const uint8_t *end, const float *scales, const float *offsets, int8_x x, \
-    int64_t taken, int64_t count, float *sums                                                                                             \
+    const uint8_t *from, int64_t row_bytes, const uint8_t *next, const uint8_t *end, const float *scales, const float *offsets,           \
+    const int8_x *x, int64_t taken, int64_t count, float *sums                                                                            \
   ) {                                                                                                                                     \
     int8_block form = {__VA_ARGS__};                                                                                                      \
-    if (taken > 6) int8_few_rows(from, row_bytes, next, end, scales, offsets, x, taken, count, sums, 8, STEP, form);                      \
-    else if (taken > 4) int8_few_rows(from, row_bytes, next, end, scales, offsets, x, taken, count, sums, 6, STEP, form);                 \
-    else if (taken > 2) int8_few_rows(from, row_bytes, next, end, scales, offsets, x, taken, count, sums, 4, STEP, form);                 \
-    else int8_few_rows(from, row_bytes, next, end, scales, offsets, x, taken, count, sums, 2, STEP, form);                                \
+    if (taken > 6) int8_few_rows(from, row_bytes, next, end, scales, offsets, *x, taken, count, sums, 8, STEP, form);                     \
+    else if (taken > 4) int8_few_rows(from, row_bytes, next, end, scales, offsets, *x, taken, count, sums, 6, STEP, form);                \
+    else if (taken > 2) int8_few_rows(from, row_bytes, next, end, scales, offsets, *x, taken, count, sums, 4, STEP, form);                \
+    else int8_few_rows(from, row_bytes, next, end, scales, offsets, *x, taken, count, sums, 2, STEP, form);                               \
   }
 #define GD_FEW(FORMAT, NAME, ...) GD_FEW_OF_STEP(NAME, 128, __VA_ARGS__)
 GD_INT8_NIBBLES(GD_FEW)
@@ -207,8 +207,8 @@ static void int8_few_outputs(
   if (!are_made) int8_panel_factors(matrix, form, memory, first, INT8_OUTPUTS, i, count);
   for (int64_t part = 0; part < parts; part++) {
     int64_t from = part * rows / parts, next = (part + 1) * rows / parts;
+    int8_x own_x = int8_row_from(x, from);
     few(
-      own, bytes, own + INT8_OUTPUTS * bytes, memory->end, memory->scales, offsets, int8_row_from(x, from), next - from, count,
-      memory->sums + from * INT8_OUTPUTS);
+      own, bytes, own + INT8_OUTPUTS * bytes, memory->end, memory->scales, offsets, &own_x, next - from, count, memory->sums + from * INT8_OUTPUTS);
   }
 }

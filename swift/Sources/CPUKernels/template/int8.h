@@ -12,6 +12,7 @@
 #include "int8_x.h"
 #include "int8_block.h"
 #include "int8_direct.h"
+#include "int8_beside.h"
 #include "int8_packed.h"
 #include "int8_across.h"
 #include "int8_panel.h"

@@ -6,9 +6,7 @@
 GD_INLINE void int8_words_across(const uint8_t *from, int64_t row_bytes, vu words[4]) {
   vi turned[4];
 #if GD_WIDTH == 16
-  vi rows[4];
-  GD_UNROLL for (int q = 0; q < 4; q++) rows[q] = int8_of_four(from + q * row_bytes, 4 * row_bytes);
-  int8_transpose_4(rows, turned);
+  int8_beside_words(from, row_bytes, turned);
 #else
   const uint8_t *rows[8];
   GD_UNROLL for (int r = 0; r < 8; r++) rows[r] = from + r * row_bytes;

@@ -10,28 +10,6 @@ typedef void int8_few(
   int64_t taken, int64_t count, float *sums);
 
 #if defined(GD_DOT_AVX512VNNI)
-/* The k-th four of 16 bytes of each of INT8_OUTPUTS rows. */
-GD_INLINE void int8_few_words(const uint8_t *from, int64_t row_bytes, vi out[4]) {
-  vi own[4];
-  GD_UNROLL for (int q = 0; q < 4; q++) own[q] = int8_of_four(from + q * row_bytes, 4 * row_bytes);
-  int8_transpose_4(own, out);
-}
-
-/* 64 bytes of each row: numbers of 128 columns of four bits, or of 64 of eight, unsigned. A block of 32 columns may be a part of them. By loads of 16 bytes
- * there are half as many shuffles, and four times as many loads, which two rows of x have no time for. */
-GD_INLINE void int8_few_numbers(const uint8_t *from, int64_t row_bytes, vi numbers[16], int rows, int8_block form) {
-  if (form.is_mlx && rows == 2) {
-    GD_UNROLL for (int f = 0; f < 16; f++) numbers[f] = load_vi(from + f * row_bytes);
-    int8_transpose(numbers);
-    return;
-  }
-  int are_bytes = int8_has_bytes(form), each = form.is_mlx || form.type == GGML_Q4_K ? 64 : are_bytes ? 32 : 16;
-  GD_UNROLL for (int k = 0; k < 64; k += 16) {
-    int8_few_words(from + k / each * form.bytes + int8_offset(form) + k % each, row_bytes, numbers + k / 4);
-  }
-  if (are_bytes && !form.is_mlx) GD_UNROLL for (int k = 0; k < 16; k++) numbers[k] ^= int8_repeat_4(0x80);
-}
-
 /* Whether bytes are asked for once a step and not between groups: by pages, where half floats are copied meanwhile, that is slower. */
 GD_INLINE int int8_few_asks_at_once(int8_block form) { return gd_cpu_asks_by_pages && int8_few_has_halves(form); }
 
@@ -80,31 +58,6 @@ GD_INLINE void int8_few_step(
   }
 }
 
-/* Half of a block of Q5_K or Q6_K, `half`, of each of INT8_OUTPUTS rows: its first 64 columns, and the other ones. */
-GD_INLINE void int8_few_unpacked(const uint8_t *from, int64_t row_bytes, int half, vi numbers[16], vi others[16], uint32_t type) {
-  int is_six = type == GGML_Q6_K, above_at = is_six ? 128 + 32 * half : 16;
-  vi above[8];
-  GD_UNROLL for (int k = 0; k < 8; k += 4) int8_few_words(from + above_at + 4 * k, row_bytes, above + k);
-  if (!is_six) GD_UNROLL for (int k = 0; k < 8; k++) above[k] = (vi)((vu)above[k] >> 4 * half);
-  GD_UNROLL for (int k = 0; k < 16; k += 4) {
-    vi four[4];
-    int8_few_words(from + (is_six ? 0 : 48) + 64 * half + 4 * k, row_bytes, four);
-    GD_UNROLL for (int i = 0; i < 4; i++) {
-      int own = (k + i) % 8, run = k / 8;
-      if (is_six) {
-        numbers[k + i] = int8_low(four[i]) | int8_above(above[own], 2 * run, 0x30);
-        others[k + i] = int8_high(four[i]) | int8_above(above[own], 2 * run + 4, 0x30);
-      } else {
-        vi *to = run == 0 ? numbers : others;
-        to[own] = int8_low(four[i]) | int8_above(above[own], 2 * run, 0x10);
-        to[own + 8] = int8_high(four[i]) | int8_above(above[own], 2 * run + 1, 0x10);
-      }
-    }
-  }
-  /* So that the others are in memory: products need the registers. */
-  __asm__ volatile("" : : "r"(others) : "memory");
-}
-
 /* Adds the terms of `count` columns of INT8_OUTPUTS outputs, whose rows of bytes begin at `from`, to the sums of `taken` rows of x, which
  * go as `rows`: as many or one more. next: bytes before those that are asked for meanwhile (int8_ask), as many as these are. Constants are rows, step (128
  * columns of four to six bits, 64 of eight) and form. */
@@ -136,8 +89,17 @@ GD_INLINE void int8_few_rows(
       if (int8_ggml_has_offset(form.type)) offsets = factors.offsets + at;
     }
     vi numbers[16], others[16];
-    if (is_unpacked) int8_few_unpacked(from, row_bytes, i / 128 % 2, numbers, others, form.type);
-    else int8_few_numbers(from, row_bytes, numbers, rows, form);
+    if (is_unpacked) {
+      int8_beside_halves(from, row_bytes, i / 128 % 2, numbers, others, form.type);
+      /* So that the others are in memory: products need the registers. */
+      __asm__ volatile("" : : "r"(others) : "memory");
+    } else if (form.is_mlx && rows == 2) {
+      /* Twice as many shuffles, but a quarter of the loads, for which two rows have no time. */
+      GD_UNROLL for (int k = 0; k < 16; k++) numbers[k] = load_vi(from + k * row_bytes);
+      int8_transpose(numbers);
+    } else {
+      int8_beside(from, row_bytes, numbers, form);
+    }
     GD_UNROLL for (int part = 0; part < 2; part++) {
       if (part > 0 && !is_unpacked) break;
       if (part > 0) GD_UNROLL for (int f = 0; f < INT8_OUTPUTS; f++) numbers[f] = others[f];

@@ -88,12 +88,13 @@ static void int8_one(const gd_cpu_linear *op, const int8_memory *memory, int64_t
   }
 }
 
-/* Whether two rows are multiplied one by one, which costs less than a panel where numbers go into it by way of memory, and by Q8_0, whose many scales are
- * transposed for one. */
+/* Whether two rows are multiplied one by one, which costs less than a panel where numbers go into it by way of memory, by Q8_0, whose many scales are transposed for
+ * one, and with vectors of 16 lanes by all bytes. */
 static int int8_takes_two(const gd_cpu_matrix *matrix) {
   int64_t elements = layout_of(matrix).elements;
-  if (elements < 256 && matrix_bytes(matrix, elements) < elements) return 0;
-  int is_panel = int8_packed_of(matrix) != NULL && matrix->format != GD_CPU_FORMAT_Q8_0;
+  int are_bytes = matrix_bytes(matrix, elements) >= elements;
+  if (elements < 256 && !are_bytes) return 0;
+  int is_panel = int8_packed_of(matrix) != NULL && matrix->format != GD_CPU_FORMAT_Q8_0 && (GD_WIDTH == 8 || !are_bytes);
   return !is_panel && int8_one_form_of(matrix).arrange != NULL && !int8_takes_few(matrix, 2);
 }
 

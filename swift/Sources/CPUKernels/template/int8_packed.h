@@ -1,4 +1,4 @@
-/* Panels of weights of four bits with vectors of 8 or 16 lanes: rows are put side by side while two numbers still share a byte, which is half
+/* Panels of weights of four, five, six and eight bits with vectors of 8 or 16 lanes: rows are put side by side while two numbers still share a byte, which is half
  * the work of doing so later. */
 typedef void int8_packed(const gd_cpu_matrix *matrix, int64_t feature, int64_t features, int64_t first, int64_t count, uint8_t *panel);
 
@@ -12,20 +12,6 @@ GD_INLINE vi int8_panel_numbers(vi numbers, int middle) {
 #endif
 }
 
-/* 64 bytes of 128 columns, or as many as are left, from the block at `from` on. */
-GD_INLINE vi int8_packed_bytes(const uint8_t *from, int64_t left, int8_block form) {
-  if (!form.is_mlx && form.type != GGML_Q4_K) {
-    from += int8_offset(form);
-    __m512i bytes = _mm512_castsi128_si512(int8_load_16(from));
-    if (left > 32) bytes = _mm512_inserti32x4(bytes, int8_load_16(from + form.bytes), 1);
-    if (left > 64) bytes = _mm512_inserti32x4(bytes, int8_load_16(from + 2 * form.bytes), 2);
-    if (left > 96) bytes = _mm512_inserti32x4(bytes, int8_load_16(from + 3 * form.bytes), 3);
-    return (vi)bytes;
-  }
-  if (left >= 128) return load_vi(from);
-  return (vi)_mm512_maskz_loadu_epi8(((__mmask64)1 << left / 2) - 1, from);
-}
-
 /* Where in 128 columns the low halves of dword k are, in steps of four columns; the high ones come `apart` steps later. */
 GD_INLINE int int8_packed_place(int k, int8_block form) {
   return form.is_mlx ? 2 * k : form.type == GGML_Q4_K ? k / 8 * 16 + k % 8 : k / 4 * 8 + k % 4;
@@ -34,26 +20,31 @@ GD_INLINE int int8_packed_place(int k, int8_block form) {
 GD_INLINE void int8_packed_panel(
   const gd_cpu_matrix *matrix, int64_t feature, int64_t features, int64_t first, int64_t count, uint8_t *panel, int8_block form
 ) {
-  int apart = form.is_mlx ? 1 : form.type == GGML_Q4_K ? 8 : 4;
-  for (int64_t i = 0; i < count; i += 128) {
-    vi rows[16];
-    int64_t left = count - i, at = (first + i) / form.group * form.bytes;
-    if (form.type == GGML_Q4_K) at = (first + i) / 256 * form.bytes + int8_offset(form) + (first + i) % 256 / 2;
-    GD_UNROLL for (int f = 0; f < 16; f++) {
-      rows[f] = int8_packed_bytes((const uint8_t *)matrix_row(matrix, feature + least(f, features - 1)) + at, left, form);
+  int is_split = form.type == GGML_Q4_K, is_large = form.groups > 1, are_halves = is_large && !is_split, are_bytes = int8_has_bytes(form);
+  int apart = are_halves ? 16 : form.is_mlx ? 1 : is_split ? 8 : 4, middle = int8_ggml_middle(form.type);
+  int64_t step = are_bytes ? 64 : 128;
+  _Alignas(64) uint8_t few[INT8_OUTPUTS][256]; /* blocks of fewer rows or columns */
+  for (int64_t i = 0; i < count; i += step) {
+    int64_t column = first + i, left = count - i, row_bytes = matrix_bytes(matrix, matrix->columns);
+    const uint8_t *from = (const uint8_t *)matrix_row(matrix, feature) + column / (form.group * form.groups) * form.bytes;
+    if (features < INT8_OUTPUTS || left < step) {
+      int64_t bytes = is_large ? form.bytes : least(left, step) / form.group * form.bytes;
+      for (int64_t f = 0; f < INT8_OUTPUTS; f++) __builtin_memcpy(few[f], from + least(f, features - 1) * row_bytes, (size_t)bytes);
+      from = few[0];
+      row_bytes = sizeof few[0];
     }
-    int8_transpose(rows);
-    uint8_t *to = panel + i * INT8_OUTPUTS;
+    vi numbers[16], others[16];
+    if (are_halves) int8_beside_halves(from, row_bytes, column / 128 % 2, numbers, others, form.type);
+    else int8_beside(from + (is_split ? column % 256 / 2 : 0), row_bytes, numbers, form);
     GD_UNROLL for (int k = 0; k < 16; k++) {
-      int place = int8_packed_place(k, form);
-      if ((place + apart) * 4 >= left) continue;
-      vi low = int8_low(rows[k]), high = int8_high(rows[k]);
-      if (ggml_has_table(form.type)) {
-        low = int8_entries_of(low, form.type);
-        high = int8_entries_of(high, form.type);
-      }
-      store_vi(to + place * 64, int8_panel_numbers(low, int8_ggml_middle(form.type)));
-      store_vi(to + (place + apart) * 64, int8_panel_numbers(high, int8_ggml_middle(form.type)));
+      int place = are_bytes || are_halves ? k : int8_packed_place(k, form);
+      uint8_t *to = panel + (i / 4 + place) * 64;
+      if ((place + (are_bytes ? 0 : apart)) * 4 >= left) continue;
+      vi low = numbers[k], high = others[k];
+      if (!are_bytes && !are_halves) low = int8_low(numbers[k]), high = int8_high(numbers[k]);
+      if (ggml_has_table(form.type)) low = int8_entries_of(low, form.type), high = int8_entries_of(high, form.type);
+      store_vi(to, int8_panel_numbers(low, middle));
+      if (!are_bytes) store_vi(to + apart * 64, int8_panel_numbers(high, middle));
     }
   }
 }
@@ -100,12 +91,10 @@ GD_INT8_GGML_NIBBLES(GD_PACKED)
 GD_INT8_MICRO(GD_PACKED)
 /* Groups of any length: four bits have no bytes between them. */
 GD_PACKED(, affine, 32, 0, 16, 1, 1)
-#if GD_WIDTH == 8
 GD_INT8_FIVES_AND_SIXES(GD_PACKED)
 GD_PACKED(, q8_0, 32, GGML_Q8_0, 34, 1, 0)
 /* As of four bits. */
 GD_PACKED(, affine8, 32, 0, 32, 1, 1)
-#endif
 #undef GD_PACKED
 #endif
 
@@ -118,14 +107,12 @@ static int8_packed *int8_packed_of(const gd_cpu_matrix *matrix) {
   switch (matrix->format) {
     GD_INT8_GGML_NIBBLES(GD_CASE_PACKED)
     GD_INT8_MICRO(GD_CASE_PACKED)
-#if GD_WIDTH == 8
     GD_INT8_FIVES_AND_SIXES(GD_CASE_PACKED)
     case GD_CPU_FORMAT_Q8_0: return int8_packed_q8_0;
     GD_CASE_AFFINE(AFFINE8_G32)
     GD_CASE_AFFINE(AFFINE8_G64)
     GD_CASE_AFFINE(AFFINE8_G128)
     return int8_packed_affine8;
-#endif
     GD_INT8_AFFINE(GD_CASE_AFFINE)
     return int8_packed_affine;
   }

@@ -24,7 +24,7 @@ GD_INLINE vf int8_eights_bytes(const vu words[4], int kind, vu bytes[2]) {
   return kind == 1 ? -factor : factor;
 }
 
-GD_INLINE void int8_across_eights(const uint8_t *block, int64_t row_bytes, float *scales, float *offsets) {
+static __attribute__((noinline)) void int8_across_eights(const uint8_t *block, int64_t row_bytes, float *scales, float *offsets) {
   vu words[4], bytes[2];
   int8_words_across(block, row_bytes, words);
   GD_UNROLL for (int kind = 0; kind < 2; kind++) {
@@ -50,7 +50,7 @@ GD_INLINE void int8_halves_across(const uint8_t *block, int64_t row_bytes, int64
 }
 
 /* Of a block of Q6_K: sixteen signed bytes, and a half float, which is among `halves`. */
-GD_INLINE void int8_across_sixteens(const uint8_t *block, int64_t row_bytes, const uint16_t *halves, float *scales) {
+static __attribute__((noinline)) void int8_across_sixteens(const uint8_t *block, int64_t row_bytes, const uint16_t *halves, float *scales) {
   vu words[4];
   int8_words_across(block + 192, row_bytes, words);
   vf factor = f16_to_vf(*(const vh_memory *)halves);

@@ -10,8 +10,9 @@ typedef void int8_few(
   int64_t taken, int64_t count, float *sums);
 
 #if defined(GD_DOT_AVX512VNNI)
-/* Whether bytes are asked for once a step and not between groups: by pages, where half floats are copied meanwhile, that is slower. */
-GD_INLINE int int8_few_asks_at_once(int8_block form) { return gd_cpu_asks_by_pages && int8_few_has_halves(form); }
+/* Whether bytes are asked for once a step and not between groups: by pages, where half floats are copied meanwhile, that is slower. More than four rows seldom go
+ * this way where bytes are asked for by pages: less code. */
+GD_INLINE int int8_few_asks_at_once(int rows, int8_block form) { return gd_cpu_asks_by_pages && (rows > 4 || int8_few_has_halves(form)); }
 
 /* Compilers do not unroll the parts of groups of 32 columns, which may end early. To make them costs a fifth more code and gives 2 %. */
 _Pragma("clang diagnostic push")
@@ -29,7 +30,7 @@ GD_INLINE void int8_few_step(
   int halves = is_split || are_bytes ? 1 : 2;
   GD_UNROLL for (int part = 0; part < step / form.group; part++) {
     if (part * form.group >= left) break;
-    if (!int8_few_asks_at_once(form)) int8_ask(next + part * asked, asked, end);
+    if (!int8_few_asks_at_once(rows, form)) int8_ask(next + part * asked, asked, end);
     vi products[INT8_FEW];
     GD_UNROLL for (int r = 0; r < rows; r++) {
       products[r] = x.starts[(r == rows - 1 ? last : r) * x.groups + part] - (vi){0};
@@ -81,7 +82,7 @@ GD_INLINE void int8_few_rows(
       from = tail[0];
       row_bytes = sizeof tail[0];
     }
-    if (int8_few_asks_at_once(form)) int8_ask_by_call(next, asked, end);
+    if (int8_few_asks_at_once(rows, form)) int8_ask_by_call(next, asked, end);
     int8_few_make(&factors, from, row_bytes, i, left, step, form);
     if (int8_few_has_factors(form)) {
       int64_t at = form.groups > 1 ? i % 256 / form.group * INT8_OUTPUTS : 0;

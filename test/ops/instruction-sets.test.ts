@@ -70,9 +70,9 @@ const environment = (isa: string) => ({
 });
 
 /** A device's description of itself under an instruction set. */
-function opened(isa: string) {
+function opened(isa: string, others: Readonly<Record<string, string>> = {}) {
   return runProgram(
-    environment(isa),
+    { ...environment(isa), ...others },
     `import { Device } from "ROOT/lib/index.ts";
     try { console.log(Device.open("cpu").isa); } catch (error) { console.log(error.message); process.exit(1); }`,
   );
@@ -105,6 +105,23 @@ if (forced === undefined) {
         600_000,
       );
     }
+
+    // Few rows with int8 activations have other kernels on processors of another make.
+    for (const pages of ["0", "4", "8"]) {
+      test(`memory asked for by ${pages} pages in turn`, () => {
+        const isa = opened("avx512vnni").ok ? "avx512vnni" : best;
+        expect(testOps({ ...environment(isa), GATED_DELTA_PAGES: pages }, ["int8", "linear-quantised"])).toBeGreaterThan(2);
+      }, 600_000);
+    }
+
+    test("another number of pages is refused by name", () => {
+      for (const pages of ["3", "four"]) {
+        const { ok, text } = opened(best, { GATED_DELTA_PAGES: pages });
+        expect(ok).toBe(false);
+        expect(text).toContain("GATED_DELTA_PAGES");
+        expect(text).toContain(pages);
+      }
+    });
 
     test("one that is unknown is refused by name", () => {
       const { ok, text } = opened("mmx");

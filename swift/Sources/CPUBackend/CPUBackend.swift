@@ -12,7 +12,7 @@ public enum CPUBackend {
   /// - Parameter threads: the number of threads that work on one op at most, including the calling one; 0 means one for
   /// every core that the process may use.
   /// - Throws: `unsupported` if `GATED_DELTA_ISA` names an instruction set that is unknown or that this processor
-  /// lacks.
+  /// lacks, or `GATED_DELTA_PAGES` is no number of pages that kernels can ask for.
   public static func open(threads: Int) throws(Failure) -> any Backend {
     let kernels: UnsafePointer<gd_cpu_kernels>
     if let name = getenv("GATED_DELTA_ISA"), name.pointee != 0 {
@@ -22,6 +22,12 @@ public enum CPUBackend {
     } else {
       throw Failure(
         .device, argument: "backend", expected: "a processor with one of \(isaNames())", received: "none of them")
+    }
+    if let pages = getenv("GATED_DELTA_PAGES"), pages.pointee != 0 {
+      guard let count = Int32(String(cString: pages)), gd_cpu_ask_by_pages(count) != 0 else {
+        throw Failure(
+          .unsupported, argument: "GATED_DELTA_PAGES", expected: "0, 4 or 8", received: String(cString: pages))
+      }
     }
     return try open(threads: threads, kernels: kernels)
   }

@@ -90,6 +90,12 @@ __attribute__((constructor)) static void find_properties(void) {
 }
 #endif
 
+int gd_cpu_ask_by_pages(int32_t pages) {
+  if (pages != 0 && pages != 4 && pages != 8) return 0;
+  gd_cpu_asks_by_pages = pages;
+  return 1;
+}
+
 static const gd_cpu_kernels *table_at(int32_t index) {
 #if defined(__x86_64__)
   x86_sets sets = detect();

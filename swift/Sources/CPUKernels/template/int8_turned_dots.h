@@ -107,9 +107,8 @@ GD_INLINE vi int8_bits(vi bytes, int8_matrices matrices) {
   return bytes;
 }
 
-/* The numbers of 64 columns of eight bits, unsigned. */
+/* The numbers of two blocks of Q8_0, unsigned. */
 GD_INLINE vi int8_dots_of_bytes(const uint8_t *from, int8_block form) {
-  if (form.is_mlx) return load_vi(from);
   from += int8_offset(form);
   __m512i first = _mm512_castsi256_si512(int8_load_32(from));
   return (vi)_mm512_inserti64x4(first, int8_load_32(from + form.bytes), 1) ^ int8_repeat_4(0x80);

@@ -166,8 +166,7 @@ static void int8_few_outputs(
   int64_t parts = (rows + INT8_FEW - 1) / INT8_FEW, bytes = matrix_bytes(matrix, matrix->columns);
   const uint8_t *own = (const uint8_t *)matrix_row(matrix, first) + matrix_bytes(matrix, i);
   const float *offsets = form->has_offset ? memory->offsets : NULL;
-  int are_made = matrix->scales == NULL && matrix->format != GD_CPU_FORMAT_GGUF_MXFP4; /* int8_few_has_factors */
-  if (!are_made) int8_panel_factors(matrix, form, memory, first, INT8_OUTPUTS, i, count);
+  if (matrix->scales != NULL) int8_panel_factors(matrix, form, memory, first, INT8_OUTPUTS, i, count);
   for (int64_t part = 0; part < parts; part++) {
     int64_t from = part * rows / parts, next = (part + 1) * rows / parts;
     int8_x own_x = int8_row_from(x, from);

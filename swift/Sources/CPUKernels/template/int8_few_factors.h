@@ -2,8 +2,8 @@
  * of eight rows by small blocks, and a tenth by large ones. */
 #if defined(GD_DOT_AVX512VNNI)
 
-/* Whether a block is 32 columns and begins with a half float, or two. */
-GD_INLINE int int8_few_has_halves(int8_block form) { return !form.is_mlx && form.groups == 1 && form.type != GGML_MXFP4; }
+/* Whether a block is 32 columns and begins with a half float, or two, or a byte that is an exponent, which is copied as half floats are. */
+GD_INLINE int int8_few_has_halves(int8_block form) { return !form.is_mlx && form.groups == 1; }
 /* Whether they are made here. */
 GD_INLINE int int8_few_has_factors(int8_block form) { return int8_few_has_halves(form) || form.groups > 1; }
 
@@ -25,6 +25,14 @@ GD_INLINE void int8_few_copy(const uint8_t *from, int64_t row_bytes, int64_t lef
   }
 }
 
+/* Of INT8_OUTPUTS of them. */
+GD_INLINE vf int8_few_floats(const uint16_t *halves, int8_block form) {
+  if (form.type != GGML_MXFP4) return load(halves, 0, GD_CPU_F16);
+  vu exponents = __builtin_convertvector(*(const vh_memory *)halves, vu) & 0xff;
+  vu are_least = (vu)(exponents < 2); /* as in ggml_half_of_power */
+  return (vf)((are_least & 0x00200000u << (exponents & 1)) | (~are_least & (exponents - 1) << 23));
+}
+
 /* Before the first step: rows of `count` columns begin at `from`. */
 GD_INLINE void int8_few_begin(int8_few_factors *own, const uint8_t *from, int64_t row_bytes, int64_t count, int step, int8_block form) {
   if (form.type == GGML_Q6_K) int8_halves_across(from, row_bytes, count, own->halves);
@@ -41,8 +49,8 @@ GD_INLINE void int8_few_make(
     int blocks = step / 32;
     if (left > step) int8_few_copy(from + blocks * form.bytes, row_bytes, left / 32 - blocks, next, blocks, form);
     GD_UNROLL for (int g = 0; g < blocks * INT8_OUTPUTS; g += INT8_OUTPUTS) {
-      store(own->scales, g, GD_CPU_F32, load(these, g, GD_CPU_F16));
-      if (int8_ggml_has_offset(form.type)) store(own->offsets, g, GD_CPU_F32, load(these, INT8_FEW_HALVES + g, GD_CPU_F16));
+      store(own->scales, g, GD_CPU_F32, int8_few_floats(these + g, form));
+      if (int8_ggml_has_offset(form.type)) store(own->offsets, g, GD_CPU_F32, int8_few_floats(these + INT8_FEW_HALVES + g, form));
     }
   } else if (form.groups > 1 && i % 256 == 0) {
     if (form.type == GGML_Q6_K) int8_across_sixteens(from, row_bytes, own->halves + i / 256 * INT8_OUTPUTS, own->scales);

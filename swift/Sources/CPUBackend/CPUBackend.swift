@@ -12,7 +12,7 @@ public enum CPUBackend {
   /// - Parameter threads: the number of threads that work on one op at most, including the calling one; 0 means one for
   /// every core that the process may use.
   /// - Throws: `unsupported` if `GATED_DELTA_ISA` names an instruction set that is unknown or that this processor
-  /// lacks, or `GATED_DELTA_PAGES` is no number of pages that kernels can ask for.
+  /// lacks, or `GATED_DELTA_PAGES` is not a number of pages that kernels can ask for.
   public static func open(threads: Int) throws(Failure) -> any Backend {
     let kernels: UnsafePointer<gd_cpu_kernels>
     if let name = getenv("GATED_DELTA_ISA"), name.pointee != 0 {

@@ -92,7 +92,8 @@ __attribute__((constructor)) static void find_properties(void) {
 
 int gd_cpu_ask_by_pages(int32_t pages) {
   if (pages != 0 && pages != 4 && pages != 8) return 0;
-  gd_cpu_asks_by_pages = pages;
+  /* A device that opens later finds it set, as kernels may run. */
+  if (gd_cpu_asks_by_pages != pages) gd_cpu_asks_by_pages = pages;
   return 1;
 }
 

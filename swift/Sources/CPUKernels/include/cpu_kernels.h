@@ -379,8 +379,8 @@ const char *gd_cpu_isa_name(int32_t index);
 const gd_cpu_kernels *gd_cpu_kernels_named(const char *name);
 const gd_cpu_kernels *gd_cpu_kernels_best(void);
 
-/* How many pages of memory kernels ask for in turn: 0, 4 or 8; the processor's own choice unless it is set, before any kernel runs. Kernels of int8 activations
- * also take a few rows by it. No result bit depends on it. Returns 0 for another number. */
+/* How many pages of memory kernels ask for in turn: 0, 4 or 8; the processor's own choice unless it is set before any kernel runs. It also decides which kernels
+ * take a few int8 rows, and how exact rows of 8 bits are unpacked. No result bit depends on it. Returns 0 for another number. */
 int gd_cpu_ask_by_pages(int32_t pages);
 
 size_t gd_cpu_scratch_bytes(void);

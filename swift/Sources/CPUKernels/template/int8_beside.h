@@ -1,5 +1,5 @@
-/* Numbers of INT8_OUTPUTS rows side by side, four columns of each in a lane, with vectors of 16 lanes: 16 bytes of four rows are loaded into one vector, so that rows
- * change places within 128 bits only, and while two numbers share a byte. */
+/* Numbers of INT8_OUTPUTS rows side by side, four columns of each in a lane, with vectors of 16 lanes: 16 bytes of four rows are loaded into one vector, so that lanes
+ * change places within 128 bits only. Where two numbers share a byte they are put side by side before they are taken apart. */
 #if GD_WIDTH == 16
 
 /* The k-th four of 16 bytes of each row. */
@@ -9,7 +9,7 @@ GD_INLINE void int8_beside_words(const uint8_t *from, int64_t row_bytes, vi out[
   int8_transpose_4(own, out);
 }
 
-/* 64 bytes of each row: numbers of 128 columns of four bits, both in a byte, or of 64 of eight, unsigned. A block of 32 columns may be a part of them. */
+/* 64 bytes of each row: numbers of 128 columns of four bits, both in a byte, or of 64 of eight, unsigned. They may be several blocks. */
 GD_INLINE void int8_beside(const uint8_t *from, int64_t row_bytes, vi numbers[16], int8_block form) {
   int are_bytes = int8_has_bytes(form), each = form.is_mlx || form.type == GGML_Q4_K ? 64 : are_bytes ? 32 : 16;
   GD_UNROLL for (int k = 0; k < 64; k += 16) {

@@ -10,8 +10,8 @@ typedef void int8_few(
   int64_t taken, int64_t count, float *sums);
 
 #if defined(GD_DOT_AVX512VNNI)
-/* Whether bytes are asked for once a step and not between groups: by pages, where half floats are copied meanwhile, that is slower. More than four rows seldom go
- * this way where bytes are asked for by pages: less code. */
+/* Whether bytes are asked for once a step and not between groups. Between groups is slower by pages where half floats are copied meanwhile; and more than four rows
+ * seldom come here where bytes are asked for by pages, so that they have the smaller code. */
 GD_INLINE int int8_few_asks_at_once(int rows, int8_block form) { return gd_cpu_asks_by_pages && (rows > 4 || int8_few_has_halves(form)); }
 
 /* Compilers do not unroll the parts of groups of 32 columns, which may end early. To make them costs a fifth more code and gives 2 %. */
@@ -19,8 +19,8 @@ _Pragma("clang diagnostic push")
 _Pragma("clang diagnostic ignored \"-Wpass-failed\"")
 
 /* Adds the terms of a step's groups, those before column `left`, to the sums of `rows` rows; the last of them is `last` rows after the
- * first, and its sums are elsewhere. numbers: four columns of each output in a lane, or eight in halves of bytes. For each group `asked` bytes of what follows those
- * before `next` are asked for. Constants are asked, rows, step, the columns of `numbers`, and form. */
+ * first, and its sums are elsewhere. numbers: four columns of each output in a lane, or eight in halves of bytes. For each group `asked` bytes are asked for, of what
+ * follows `next` (int8_ask). Constants are asked, rows, step, the columns of `numbers`, and form. */
 GD_INLINE void int8_few_step(
   const vi numbers[16], int8_x x, int64_t last, int64_t left, const float *scales, const float *offsets, float *sums, float *last_sums,
   const uint8_t *next, const uint8_t *end, int asked, int rows, int step, int8_block form

@@ -1,5 +1,5 @@
-/* The scales and offsets of INT8_OUTPUTS rows for int8_few.h, where blocks have them, made as their numbers are: in a pass of their own they took a fifth of the time
- * of eight rows by small blocks, and a tenth by large ones. */
+/* The scales and offsets of INT8_OUTPUTS rows for int8_few.h, where blocks have them, made when their numbers are unpacked: in a pass of their own they took a fifth of
+ * the time of eight rows with small blocks, and a tenth with large ones. */
 #if defined(GD_DOT_AVX512VNNI)
 
 /* Whether a block is 32 columns and begins with a half float, or two, or a byte that is an exponent, which is copied as half floats are. */
@@ -7,7 +7,7 @@ GD_INLINE int int8_few_has_halves(int8_block form) { return !form.is_mlx && form
 /* Whether they are made here. */
 GD_INLINE int int8_few_has_factors(int8_block form) { return int8_few_has_halves(form) || form.groups > 1; }
 
-/* Half floats of a step: of each of up to four blocks those of all rows, then as many offsets. */
+/* The most half floats of a step, of up to four blocks those of all rows: as many offsets follow. */
 enum { INT8_FEW_HALVES = 4 * INT8_OUTPUTS };
 typedef struct int8_few_factors {
   float scales[16 * INT8_OUTPUTS], offsets[8 * INT8_OUTPUTS]; /* of a large block, or of a step */

@@ -1,5 +1,5 @@
-/* Panels of weights of four, five, six and eight bits with vectors of 8 or 16 lanes: rows are put side by side while two numbers still share a byte, which is half
- * the work of doing so later. */
+/* Panels of weights of four, five, six and eight bits with vectors of 8 or 16 lanes: rows are put side by side while two numbers of four bits still share a
+ * byte, which is half the work of doing so later. */
 typedef void int8_packed(const gd_cpu_matrix *matrix, int64_t feature, int64_t features, int64_t first, int64_t count, uint8_t *panel);
 
 #if GD_WIDTH == 16

@@ -4,7 +4,7 @@
 
 #include "int8_turned_factors.h"
 
-/* The fewest rows for which this is faster; fewer have kernels of their own (int8_few.h). For Intel's processors, where it was measured, with the
+/* The fewest rows for which this is faster; fewer go by int8_few.h, row by row or by panels. For Intel's processors, where it was measured, with the
  * instruction of int8_bits. */
 GD_INLINE int64_t int8_turned_least(int8_block form) {
   if (!gd_cpu_asks_by_pages || !gd_cpu_has_vbmi) return INT8_TURNED_MOST + 1;

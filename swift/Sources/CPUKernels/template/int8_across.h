@@ -41,11 +41,11 @@ GD_INLINE void int8_copy_half(const uint8_t *from, uint16_t *to) {
   uint16_t half = *(const h1_memory *)from;
   __asm__ volatile("movw %w1, %0" : "=m"(*to) : "r"(half));
 }
-/* The half floats of INT8_OUTPUTS rows of `count` columns of Q6_K, those of a block one after another: before any is used, since a load of several waits for
- * the stores of each. */
-GD_INLINE void int8_halves_across(const uint8_t *block, int64_t row_bytes, int64_t count, uint16_t *halves) {
-  for (int64_t i = 0; i < count; i += 256, block += 210, halves += INT8_OUTPUTS) {
-    GD_UNROLL for (int f = 0; f < INT8_OUTPUTS; f++) int8_copy_half(block + f * row_bytes + ggml_half_at(GGML_Q6_K), halves + f);
+/* Those of INT8_OUTPUTS rows in `blocks` blocks, `bytes` apart, from the first one's on: of a block one after another. Before any is used, since a load of several
+ * waits for the stores of each. */
+GD_INLINE void int8_halves_across(const uint8_t *from, int64_t row_bytes, int64_t blocks, int bytes, uint16_t *halves) {
+  for (int64_t b = 0; b < blocks; b++, from += bytes, halves += INT8_OUTPUTS) {
+    GD_UNROLL for (int f = 0; f < INT8_OUTPUTS; f++) int8_copy_half(from + f * row_bytes, halves + f);
   }
 }
 
@@ -69,7 +69,7 @@ static int int8_across_blocks(const gd_cpu_matrix *matrix, int64_t feature, int6
   int64_t bytes = layout_of(matrix).bytes, row_bytes = matrix_bytes(matrix, matrix->columns);
   const uint8_t *block = (const uint8_t *)matrix_row(matrix, feature) + matrix_bytes(matrix, first);
   uint16_t halves[INT8_SPAN / 256 * INT8_OUTPUTS], *half = halves;
-  if (is_six) int8_halves_across(block, row_bytes, count, halves);
+  if (is_six) int8_halves_across(block + ggml_half_at(GGML_Q6_K), row_bytes, count / 256, (int)bytes, halves);
   for (int64_t i = 0; i < count; i += 256, block += bytes, half += INT8_OUTPUTS) {
     GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
       const uint8_t *own = block + p * GD_WIDTH * row_bytes;

@@ -84,7 +84,7 @@ GD_INLINE void int8_few_rows(
     }
     if (int8_few_asks_at_once(rows, form)) int8_ask_by_call(next, asked, end);
     int8_few_make(&factors, from, row_bytes, i, left, step, form);
-    if (int8_few_has_factors(form)) {
+    if (!form.is_mlx) {
       int64_t at = form.groups > 1 ? i % 256 / form.group * INT8_OUTPUTS : 0;
       scales = factors.scales + at;
       if (int8_ggml_has_offset(form.type)) offsets = factors.offsets + at;

@@ -4,8 +4,6 @@
 
 /* Whether a block is 32 columns and begins with a half float, or two, or a byte that is an exponent, which is copied as half floats are. */
 GD_INLINE int int8_few_has_halves(int8_block form) { return !form.is_mlx && form.groups == 1; }
-/* Whether they are made here. */
-GD_INLINE int int8_few_has_factors(int8_block form) { return int8_few_has_halves(form) || form.groups > 1; }
 
 /* The most half floats of a step, of up to four blocks those of all rows: as many offsets follow. */
 enum { INT8_FEW_HALVES = 4 * INT8_OUTPUTS };
@@ -14,15 +12,11 @@ typedef struct int8_few_factors {
   uint16_t halves[INT8_SPAN / 256 * INT8_OUTPUTS];            /* of large blocks all, of small ones those of two steps */
 } int8_few_factors;
 
-/* Copies those of up to `blocks` blocks of each row, of which there are `left`. */
-GD_INLINE void int8_few_copy(const uint8_t *from, int64_t row_bytes, int64_t left, uint16_t *halves, int blocks, int8_block form) {
-  GD_UNROLL for (int b = 0; b < blocks; b++, from += form.bytes) {
-    if (b >= left) break;
-    GD_UNROLL for (int f = 0; f < INT8_OUTPUTS; f++) {
-      int8_copy_half(from + f * row_bytes, halves + b * INT8_OUTPUTS + f);
-      if (int8_ggml_has_offset(form.type)) int8_copy_half(from + f * row_bytes + 2, halves + INT8_FEW_HALVES + b * INT8_OUTPUTS + f);
-    }
-  }
+/* Copies those of a step, or of as many of its blocks as the `left` columns are. */
+GD_INLINE void int8_few_copy(const uint8_t *from, int64_t row_bytes, int64_t left, uint16_t *halves, int step, int8_block form) {
+  int64_t blocks = least(left, step) / 32;
+  int8_halves_across(from, row_bytes, blocks, form.bytes, halves);
+  if (int8_ggml_has_offset(form.type)) int8_halves_across(from + 2, row_bytes, blocks, form.bytes, halves + INT8_FEW_HALVES);
 }
 
 /* Of INT8_OUTPUTS of them. */
@@ -35,8 +29,8 @@ GD_INLINE vf int8_few_floats(const uint16_t *halves, int8_block form) {
 
 /* Before the first step: rows of `count` columns begin at `from`. */
 GD_INLINE void int8_few_begin(int8_few_factors *own, const uint8_t *from, int64_t row_bytes, int64_t count, int step, int8_block form) {
-  if (form.type == GGML_Q6_K) int8_halves_across(from, row_bytes, count, own->halves);
-  if (int8_few_has_halves(form)) int8_few_copy(from, row_bytes, count / 32, own->halves, step / 32, form);
+  if (form.type == GGML_Q6_K) int8_halves_across(from + ggml_half_at(GGML_Q6_K), row_bytes, count / 256, form.bytes, own->halves);
+  if (int8_few_has_halves(form)) int8_few_copy(from, row_bytes, count, own->halves, step, form);
 }
 
 /* Makes those of the step from column i on, whose rows begin at `from`; of large blocks those of both steps. left: columns from i on. */
@@ -47,7 +41,7 @@ GD_INLINE void int8_few_make(
     /* Those of the next step are copied meanwhile: a load of several waits for the stores of each. */
     uint16_t *these = own->halves + i / step % 2 * 2 * INT8_FEW_HALVES, *next = own->halves + (i / step + 1) % 2 * 2 * INT8_FEW_HALVES;
     int blocks = step / 32;
-    if (left > step) int8_few_copy(from + blocks * form.bytes, row_bytes, left / 32 - blocks, next, blocks, form);
+    if (left > step) int8_few_copy(from + blocks * form.bytes, row_bytes, left - step, next, step, form);
     GD_UNROLL for (int g = 0; g < blocks * INT8_OUTPUTS; g += INT8_OUTPUTS) {
       store(own->scales, g, GD_CPU_F32, int8_few_floats(these + g, form));
       if (int8_ggml_has_offset(form.type)) store(own->offsets, g, GD_CPU_F32, int8_few_floats(these + INT8_FEW_HALVES + g, form));

@@ -34,16 +34,25 @@ extension Executor {
   }
 
   /// Equal items in equal shares, one for each thread, and these in parts that begin a multiple of `step` items after their share:
-  /// parts of whole steps alone would leave a thread up to a step more than another.
-  func cut(_ items: Int64, parts: Int, step: Int = 1) -> Int {
+  /// parts of whole steps alone would leave a thread up to a step more than another. The last part of each share is halved while halves have
+  /// `least` items, `step` or more: short parts at the end, which any thread may take, let all threads end at about the same time.
+  func cut(_ items: Int64, parts: Int, step: Int = 1, least: Int = .max) -> Int {
     let items = Int(items)
     let shares = max(1, min(threads, parts, items))
-    let each = max(1, min(parts / shares, (items / shares &+ step &- 1) / step))
+    let ofShare = items / shares
+    let equal = max(1, min(parts / shares, (ofShare &+ step &- 1) / step))
+    let most = shares > 1 ? ThreadPool.mostParts / shares &- equal : 0
+    var halvings = 0
+    while halvings < most, (ofShare / equal) >> (halvings &+ 1) >= least { halvings &+= 1 }
+    let each = equal &+ halvings
     for share in 0..<shares {
       let first = items &* share / shares
-      let count = items &* (share &+ 1) / shares &- first
-      let steps = (count &+ step &- 1) / step
-      for part in 0..<each { bounds.start[share &* each &+ part] = Int64(first &+ steps &* part / each &* step) }
+      let steps = (items &* (share &+ 1) / shares &- first &+ step &- 1) / step
+      var before = 0
+      for part in 0..<each {
+        bounds.start[share &* each &+ part] = Int64(first &+ before &* step)
+        before = part &+ 1 < equal ? steps &* (part &+ 1) / equal : (before &+ steps &+ 1) / 2
+      }
     }
     bounds.start[shares &* each] = Int64(items)
     return shares &* each

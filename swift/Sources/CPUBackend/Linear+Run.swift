@@ -34,7 +34,8 @@ extension Executor {
       parts = min(parts, max(threads, Int(items) / 8))
     }
     // Outputs of a few rows are made 24 at a time, three by three: three blocks of 16 leave none over.
-    launch(gd_cpu_linears_run, &all, cut(items, parts: parts, step: floats > 0 ? 3 : 1))
+    let step = floats > 0 ? 3 : 1
+    launch(gd_cpu_linears_run, &all, cut(items, parts: parts, step: step, least: op.rows > 1 ? 3 : .max))
   }
 }
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { chmodSync, existsSync, mkdirSync, readFileSync, readdirSync, symlinkSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import * as ggml from "../lib/ggml.ts";
 import * as api from "../lib/index.ts";
 import { scratch } from "./support/files.ts";
@@ -110,6 +110,24 @@ describe("the configurations of clients", () => {
     expect([chosen, Object.keys(local.models), codex.model, claude["ANTHROPIC_MODEL"]]).toEqual(["local/NAME", ["NAME"], "NAME", "NAME"]);
     expect([codex.model_providers.local.wire_api, codex.web_search]).toEqual(["responses", "disabled"]);
   });
+});
+
+test("links of the clone's Markdown lead to files and headings that are there", () => {
+  /** As GitHub makes them. */
+  const anchorOf = (heading: string) => heading.replace(/\[([^\]]*)\]\([^)]*\)/g, "$1").toLowerCase().replace(/[^\p{L}\p{N}_\- ]/gu, "").replaceAll(" ", "-");
+  // Files of bench/gpu are parts of bench/gpu.md.
+  const texts = ["*.md", "bench/**/*.md"].flatMap((glob) => [...new Bun.Glob(glob).scanSync(root)]).filter((path) => !path.startsWith("bench/gpu/"));
+  expect(texts.length).toBeGreaterThan(10);
+  for (const path of texts) {
+    for (const [, link] of readFileSync(join(root, path), "utf8").matchAll(/\]\((?!https?:)([^)\s]+)\)/g)) {
+      const [name, anchor] = link!.split("#") as [string, string?];
+      const file = name === "" ? join(root, path) : join(root, dirname(path), name);
+      expect([path, link, existsSync(file)]).toEqual([path, link, true]);
+      if (anchor === undefined || !file.endsWith(".md")) continue;
+      const anchors = [...readFileSync(file, "utf8").matchAll(/^#+ (.+)$/gm)].map(([, heading]) => anchorOf(heading!));
+      expect([path, link, anchors.includes(anchor)]).toEqual([path, link, true]);
+    }
+  }
 });
 
 describe("the site's guides", () => {

@@ -84,7 +84,7 @@ __attribute__((constructor)) static void find_properties(void) {
   unsigned most, b, c, d;
   if (__get_cpuid_count(7, 0, &most, &b, &c, &d)) gd_cpu_has_vbmi = (c & bit_AVX512VBMI) != 0 && (c & bit_GFNI) != 0;
   if (!__get_cpuid(0, &most, &b, &c, &d) || b != signature_INTEL_ebx || c != signature_INTEL_ecx || d != signature_INTEL_edx) return;
-  /* As measured (bench/linear.md): family 6, model 207 is Emerald Rapids. */
+  /* As measured (bench/linear/memory.md): family 6, model 207 is Emerald Rapids. */
   unsigned version = __get_cpuid(1, &most, &b, &c, &d) ? most : 0;
   gd_cpu_asks_by_pages = (version & 0x0fff0ff0) == 0x000c06f0 ? 4 : 8;
 }

@@ -26,7 +26,7 @@ GD_INLINE vf affine_placed_values(const uint8_t *row, int64_t first, int run, in
 }
 
 /* Adds the products of one row's `step` columns, 32 or 64, which have one scale: even and odd blocks of weights have sums of their own. All numbers are
- * made before the first product: in the order that compilers choose a step takes 1.05 of the time on Zen 3 (bench/linear.md). */
+ * made before the first product: in the order that compilers choose a step takes 1.05 of the time on Zen 3 (bench/linear/avx2.md). */
 GD_INLINE void affine_placed_step(vf sums[2][GD_PARTS], const uint8_t *row, factors group, const float *x, int step) {
   vu numbers[8];
   GD_UNROLL for (int v = 0; v < step / GD_WIDTH; v++) {

@@ -2,7 +2,7 @@
  * (int8_blocks.h, int8_blocks_8.h). */
 #if GD_WIDTH >= 8
 
-/* Whether the processor fetches numbers ahead by itself, so that asking for them takes time from products: a Zen 4 does with bytes (bench/linear.md). */
+/* Whether the processor fetches numbers ahead by itself, so that asking for them takes time from products: a Zen 4 does with bytes (bench/linear/int8.md). */
 GD_INLINE int int8_streams(int8_block form) {
   return GD_WIDTH == 16 && !gd_cpu_asks_by_pages && int8_has_bytes(form);
 }

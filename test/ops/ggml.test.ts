@@ -34,13 +34,13 @@ onEachBackend("ggml's blocks", (backend) => {
     readonly random?: Random;
   }
 
-  /** linear by blocks, or by their values as f32. */
-  function run(x: Reference, weight: Blocks, asFloats: boolean, { random, residual, ...running }: Running = {}): Float32Array {
+  /** linear by blocks, or by `values` as f32. */
+  function run(x: Reference, weight: Blocks, values: Reference | null, { random, residual, ...running }: Running = {}): Float32Array {
     using layouts = new Layouts(device, random);
     const out = layouts.out("out", running.out ?? "f32", [x.shape[0]!, weight.bytes.shape[0]!]);
     const args = {
       x: layouts.rows("x", running.x ?? "f32", x),
-      ...(asFloats ? { weight: layouts.packed("weight", "f32", valuesOf(weight)) } : placeBlocks(layouts, weight)),
+      ...(values === null ? placeBlocks(layouts, weight) : { weight: layouts.packed("weight", "f32", values) }),
       ...(residual && { residual: layouts.rows("residual", "f32", residual) }),
       out,
     };
@@ -48,9 +48,9 @@ onEachBackend("ggml's blocks", (backend) => {
     return download(out);
   }
 
-  /** Fails unless both give the same bits. */
-  function expectSame(subject: string, x: Reference, weight: Blocks, running: Running = {}): void {
-    const [blocks, floats] = [run(x, weight, false, running), run(x, weight, true, running)];
+  /** Fails unless both give the same bits. values: the weight's. */
+  function expectSame(subject: string, x: Reference, weight: Blocks, running: Running = {}, values = valuesOf(weight)): void {
+    const [blocks, floats] = [run(x, weight, null, running), run(x, weight, values, running)];
     expectSameBits(`${weight.format}, ${subject}`, withOneNaN(blocks), withOneNaN(floats));
   }
   const filled = (random: Random, shape: readonly number[], format: FloatDType = "f32") => fill(shape, format, () => random.normal());
@@ -112,9 +112,10 @@ onEachBackend("ggml's blocks", (backend) => {
     for (const blocks of [1, 15, 16, 17, 33]) {
       for (const features of [1, 2, 3, 4, 24, 29, 50]) {
         const weight = randomBlocks(random, format, features, blocks);
+        const values = valuesOf(weight);
         for (const rows of [2, 3, 4, 6, 7, 8]) {
           const residual = random.below(3) === 0 ? { residual: filled(random, [rows, features]) } : {};
-          expectSame(`${rows} rows, ${blocks} blocks, ${features} outputs`, filled(random, [rows, weight.columns]), weight, { random, ...residual });
+          expectSame(`${rows} rows, ${blocks} blocks, ${features} outputs`, filled(random, [rows, weight.columns]), weight, { random, ...residual }, values);
         }
       }
     }
@@ -130,7 +131,7 @@ onEachBackend("ggml's blocks", (backend) => {
 
   test("no rows and no features are legal", () => {
     const random = new Random(6);
-    expect(run(filled(random, [0, 256]), randomBlocks(random, "q6_k", 3, 1), false).length).toBe(0);
-    expect(run(filled(random, [3, 256]), randomBlocks(random, "q6_k", 0, 1), false).length).toBe(0);
+    expect(run(filled(random, [0, 256]), randomBlocks(random, "q6_k", 3, 1), null).length).toBe(0);
+    expect(run(filled(random, [3, 256]), randomBlocks(random, "q6_k", 0, 1), null).length).toBe(0);
   });
 });

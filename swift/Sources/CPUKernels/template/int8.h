@@ -9,6 +9,8 @@
 #include "linear_finish.h"
 #include "int8_dot.h"
 #include "int8_numbers.h"
+#include "int8_factors.h"
+#include "int8_form.h"
 #include "int8_x.h"
 #include "int8_block.h"
 #include "int8_direct.h"

@@ -343,6 +343,13 @@ describe("doctor", () => {
     expect(JSON.parse(none.out)).toMatchObject({ ok: false, library: { error: expect.stringContaining("none.so"), tried } });
   });
 
+  test("says which order of asking for memory is forced", () => {
+    const { status, out } = gatedDelta(["doctor"], { GATED_DELTA_PAGES: "4" });
+    expect([status, out]).toEqual([0, expect.stringMatching(/^GATED_DELTA_PAGES: 4$/m)]);
+    const { pages } = JSON.parse(gatedDelta(["doctor", "--json"], { GATED_DELTA_PAGES: "4" }).out);
+    expect(pages).toBe("4");
+  });
+
   test("says which instruction set is forced", () => {
     const isa = process.arch === "x64" ? "baseline" : "neon";
     const { status, out } = gatedDelta(["doctor"], { GATED_DELTA_ISA: isa });

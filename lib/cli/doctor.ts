@@ -49,6 +49,8 @@ interface Findings {
   readonly processor: { readonly model: string; readonly cores: number };
   /** The value of `GATED_DELTA_ISA`. */
   readonly isa?: string;
+  /** The value of `GATED_DELTA_PAGES`. */
+  readonly pages?: string;
   readonly library:
     | { readonly path: string; readonly source: string; readonly version: string; readonly abiVersion: number }
     | { readonly error: string; readonly tried: readonly LibraryCandidate[] };
@@ -72,7 +74,7 @@ async function run(args: readonly string[]): Promise<number> {
 }
 
 function find(memory: Findings["memory"], folder: string | undefined): Findings {
-  const isa = process.env["GATED_DELTA_ISA"];
+  const { GATED_DELTA_ISA: isa, GATED_DELTA_PAGES: pages } = process.env;
   const { platform, arch } = process;
   const here = {
     bun: { version: Bun.version, revision: Bun.revision },
@@ -80,6 +82,7 @@ function find(memory: Findings["memory"], folder: string | undefined): Findings 
     system: { platform, release: release(), arch },
     processor: { model: cpus()[0]?.model.trim() || "unknown", cores: availableParallelism() },
     ...(isa === undefined ? {} : { isa }),
+    ...(pages === undefined ? {} : { pages }),
     memory,
   };
   const result = probeInChild(folder);
@@ -89,13 +92,14 @@ function find(memory: Findings["memory"], folder: string | undefined): Findings 
 }
 
 /** Prints the findings: a line for each field of {@link Findings}. */
-function show({ bun, package: installed, system, processor, isa, memory, library, backend, cpu, metal, weights }: Findings): void {
+function show({ bun, package: installed, system, processor, isa, pages, memory, library, backend, cpu, metal, weights }: Findings): void {
   line("Bun", `${bun.version} (${bun.revision.slice(0, 9)})`);
   line("package", `${installed.name} ${installed.version} in ${installed.path}`);
   line("system", `${system.platform} ${system.release} ${system.arch}`);
   line("processor", `${processor.model}, ${processor.cores} cores for this process`);
   line("memory", memoryText(memory));
   if (isa !== undefined) line("GATED_DELTA_ISA", isa);
+  if (pages !== undefined) line("GATED_DELTA_PAGES", pages);
   if ("error" in library) {
     for (const { source, path, problem } of library.tried) line("looked at", `${path} (${sources[source] ?? source}): ${problem ?? "there"}`);
     line("library", `FAILED: ${library.error}`);
@@ -160,5 +164,5 @@ function deviceText(device: ProbedDevice): string {
 }
 
 function line(label: string, text: string): void {
-  print(`${label}:`.padEnd(17) + text);
+  print(`${label}: `.padEnd(17) + text);
 }

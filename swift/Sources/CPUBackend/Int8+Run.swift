@@ -34,7 +34,8 @@ extension Executor {
         var parts = smallParts(nanoseconds: products * (rows == 1 ? 0.04 : 0.015), most: 128)
         // Long parts: the first pages of each are not asked for in time.
         if rows > 1 { parts = min(parts, max(threads, Int(all.items) / 32)) }
-        launch(gd_cpu_linears_run, &all, cut(all.items, parts: parts, least: rows > 1 ? 2 : .max))
+        // The shortest parts take a few microseconds.
+        launch(gd_cpu_linears_run, &all, cut(all.items, parts: parts, least: rows > 1 ? max(2, 16 / rows) : .max))
       }
     }
   }

@@ -1,4 +1,4 @@
-/* What products with int8 activations need of a weight's format: its numbers (int8_numbers.h) and, for each group of columns, factors (int8_factors.h), with
+/* The form of a weight's format for products with int8 activations: its numbers (int8_numbers.h) and, for each group of columns, factors (int8_factors.h), with
  *   weight = scale (number - middle) + offset
  *
  * A format without a form here is multiplied exactly. One that is to have a form needs numbers of at most 8 bits, a float32 scale

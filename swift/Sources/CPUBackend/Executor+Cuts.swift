@@ -34,8 +34,10 @@ extension Executor {
   }
 
   /// Equal items in equal shares, one for each thread, and these in parts that begin a multiple of `step` items after their share:
-  /// parts of whole steps alone would leave a thread up to a step more than another. The last part of each share is halved while halves have
-  /// `least` items, `step` or more: short parts at the end, which any thread may take, let all threads end at about the same time.
+  /// parts of whole steps alone would leave a thread up to a step more than another. The last part of each share is halved again and
+  /// again, down to about `least` items: short parts at the end, which any thread may take, let all threads end at about the same time.
+  ///
+  /// - Parameter least: at least `step`, so that no part is empty.
   func cut(_ items: Int64, parts: Int, step: Int = 1, least: Int = .max) -> Int {
     let items = Int(items)
     let shares = max(1, min(threads, parts, items))

@@ -33,7 +33,7 @@ extension Executor {
       // are copied once for all parts; with one that is no gain.
       parts = min(parts, max(threads, Int(items) / 8))
     }
-    // Outputs of a few rows are made 24 at a time, three by three: three blocks of 16 leave none over.
+    // Outputs of a few rows are made 24 at a time, three by three: three blocks of 16 leave none over. The shortest parts have as many.
     let step = floats > 0 ? 3 : 1
     launch(gd_cpu_linears_run, &all, cut(items, parts: parts, step: step, least: op.rows > 1 ? 3 : .max))
   }

@@ -83,7 +83,7 @@ async function kept(file: string, args: readonly string[]): Promise<string> {
 }
 
 /** From so many instantiations on, kernels are compiled quickly: the projections, for every way to store a matrix. */
-const manyKernels = 30;
+const manyKernels = 25;
 
 /** A compilation to one object. */
 type Job = { readonly name: string; readonly compile: () => Promise<string> };

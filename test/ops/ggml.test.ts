@@ -5,6 +5,7 @@ import { embedding, linear } from "../../lib/index.ts";
 import type { FloatDType } from "../../lib/index.ts";
 import { encode, toFloat32 } from "../../lib/tensor/dtype.ts";
 import { ggmlFormats } from "../reference/gguf.ts";
+import { reference } from "../reference/tensor.ts";
 import type { Reference } from "../reference/tensor.ts";
 import { formats } from "../support/arbitraries.ts";
 import { onEachBackend } from "../support/backends.ts";
@@ -18,6 +19,13 @@ import { Random } from "../support/random.ts";
 import { runChecked } from "../support/run-ops.ts";
 
 const names = blockNames as BlockName[];
+
+/** The first rows and columns of a matrix. */
+function firstOf({ shape, data }: Reference, rows: number, columns: number): Reference {
+  const out = reference([rows, columns]);
+  for (let row = 0; row < rows; row++) out.data.set(data.subarray(row * shape[1]!, row * shape[1]! + columns), row * columns);
+  return out;
+}
 
 /** The same numbers with one NaN: its bits are not those of a result's. */
 function withOneNaN(numbers: Float32Array): Float32Array {
@@ -109,13 +117,21 @@ onEachBackend("ggml's blocks", (backend) => {
   test.each(names)("%s: a few rows, about as many blocks and outputs as the CPU takes at a time", (format) => {
     if (device.backend !== "cpu") return;
     const random = new Random(5);
+    const whole = randomBlocks(random, format, 50, 33);
+    const wholeValues = valuesOf(whole);
     for (const blocks of [1, 15, 16, 17, 33]) {
       for (const features of [1, 2, 3, 4, 24, 29, 50]) {
-        const weight = randomBlocks(random, format, features, blocks);
-        const values = valuesOf(weight);
+        const columns = blocks * ggmlFormats[format].elements;
+        const weight = { format, columns, bytes: firstOf(whole.bytes, features, blocks * ggmlFormats[format].bytes) };
+        const values = firstOf(wholeValues, features, columns);
+        // A row's bits do not depend on how many there are, with floats as with blocks.
+        const x = filled(random, [8, columns]);
+        const residual = random.below(3) === 0 ? filled(random, [8, features]) : undefined;
+        const given = (rows: number) => ({ random, ...(residual && { residual: firstOf(residual, rows, features) }) });
+        const expected = run(x, weight, values, given(8));
         for (const rows of [2, 3, 4, 6, 7, 8]) {
-          const residual = random.below(3) === 0 ? { residual: filled(random, [rows, features]) } : {};
-          expectSame(`${rows} rows, ${blocks} blocks, ${features} outputs`, filled(random, [rows, weight.columns]), weight, { random, ...residual }, values);
+          const out = run(firstOf(x, rows, columns), weight, null, given(rows));
+          expectSameBits(`${format}, ${rows} rows, ${blocks} blocks, ${features} outputs`, out, expected.subarray(0, rows * features));
         }
       }
     }

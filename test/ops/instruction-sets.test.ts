@@ -3,6 +3,7 @@
  * use is settled when the library opens a device. Those that this processor lacks are named and not run.
  */
 import { describe, expect, test } from "bun:test";
+import { readdirSync } from "node:fs";
 import { Device } from "../../lib/index.ts";
 import { runProgram, testOps } from "../support/children.ts";
 
@@ -12,46 +13,25 @@ const built: Readonly<Record<string, readonly string[]>> = {
   arm64: ["neondot", "neon"],
 };
 
-/** Subjects that depend on how the kernels are compiled; the division of work among threads (`determinism`) does not. */
-const subjects = [
-  "adversarial",
-  "attention",
-  "attention-bits",
-  "call-splits",
-  "causal-conv",
-  "combine-experts",
-  "composition",
-  "dtypes",
-  "embedding",
-  "expert-linear",
-  "fused-equals-unfused",
-  "gated-delta",
-  "gated-rms-norm",
-  "ggml",
-  "golden",
-  "instruction-sets",
-  "int8",
-  "linear",
-  "linear-quantised",
-  "mapped-weights",
-  "poison",
-  "ragged",
-  "route",
-  "silu-mul",
-  "slots",
-  "step",
-  "strides",
-  "top-k",
+/** Files of the ops' tests that depend on no instruction set, or that others cover with the same kernels. */
+const elsewhere = [
+  "aliasing", "argument-types", "determinism", "ggml-hazards", "ggml-tables", "kit", "lane-orders", "many-threadgroups", "passes", "products", "refusals",
+  "unsupported", "verification",
 ];
+const files = readdirSync(import.meta.dir).flatMap((name) => (name.endsWith(".test.ts") ? [name.slice(0, -".test.ts".length)] : []));
+const subjects = files.filter((name) => !elsewhere.includes(name));
 
 /** For sets between the best and the least: without tests that other runs cover with the same code. The least one has every combination of options. */
 const between = { subjects, pattern: "^(?!.*(every combination|16 bits count))" };
 
 /** avx512 and avx512bf16 are one text, compiled with one more flag: they differ in the rounding to bf16. */
-const rounding = { subjects: ["attention", "causal-conv", "dtypes", "embedding", "gated-rms-norm", "golden", "linear", "silu-mul"], pattern: between.pattern };
+const rounding = { subjects: ["attention", "causal-conv", "dtypes", "elementwise", "embedding", "gated-rms-norm", "golden", "linear", "rms-norm"], pattern: between.pattern };
+
+/** Of what every form of a linear must keep to. */
+const ends = ["long-rows", "weight-ends"];
 
 /** These differ from the next set in the dot products of int8 activations alone, and avx512bf16 so from amx. */
-const dots = { isas: ["amx", "avx512vnni", "avxvnni", "neondot"], subjects: ["int8", "instruction-sets"], pattern: "" };
+const dots = { isas: ["amx", "avx512vnni", "avxvnni", "neondot"], subjects: ["int8", "instruction-sets", ...ends], pattern: "" };
 
 /** The share that runs under a set by force, where `best` is in use without. */
 function shareOf(isa: string, best: string): { readonly subjects: readonly string[]; readonly pattern: string } {
@@ -79,6 +59,8 @@ function opened(isa: string, others: Readonly<Record<string, string>> = {}) {
 }
 
 if (forced === undefined) {
+  test("the files that are left out are there", () => expect(elsewhere.filter((name) => !files.includes(name))).toEqual([]));
+
   describe("every instruction set by force", () => {
     using device = Device.open("cpu");
     const best = device.isa;
@@ -110,7 +92,7 @@ if (forced === undefined) {
     for (const pages of ["0", "4", "8"]) {
       test(`memory asked for by ${pages} pages in turn`, () => {
         const isa = opened("avx512vnni").ok ? "avx512vnni" : best;
-        expect(testOps({ ...environment(isa), GATED_DELTA_PAGES: pages }, ["int8", "linear-quantised"])).toBeGreaterThan(2);
+        expect(testOps({ ...environment(isa), GATED_DELTA_PAGES: pages }, ["int8", "linear-quantised", ...ends])).toBeGreaterThan(2);
       }, 600_000);
     }
 

@@ -1,4 +1,5 @@
 /** Runs the tests of the ops in separate processes, for settings that are read once per process. */
+import { existsSync } from "node:fs";
 import { join } from "node:path";
 
 const root = join(import.meta.dir, "..", "..");
@@ -27,13 +28,15 @@ export function runProgram(env: Readonly<Record<string, string>>, program: strin
 }
 
 /**
- * Runs test files of the ops by their names without extension; throws with their whole output if one fails.
+ * Runs test files of the ops by their names without extension; throws with their whole output if one fails, and if one is not there.
  *
  * @param pattern of the tests to run. @default all
  * @returns the number of passed tests.
  */
 export function testOps(env: Readonly<Record<string, string>>, subjects: readonly string[], pattern = ""): number {
   const files = subjects.map((subject) => `./test/ops/${subject}.test.ts`);
+  // Bun runs the others without a word if one of several files is not there.
+  for (const file of files) if (!existsSync(join(root, file))) throw new Error(`${file} is not there`);
   const { ok, text } = runBun(env, "test", "--timeout=300000", "--test-name-pattern", pattern, ...files);
   if (!ok) throw new Error(`${JSON.stringify(env)}:\n${text}`);
   return Number(/^ *(\d+) pass$/m.exec(text)?.[1] ?? 0);

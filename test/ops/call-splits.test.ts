@@ -33,7 +33,7 @@ onEachBackend("call splits", (backend) => {
   const { device } = backend;
 
   test("gatedDelta with f32 states: one call, token by token and any split are equal", () => {
-    forAll(backend, 60, specsFor.gatedDelta(backend).filter(withPool), (spec) => {
+    forAll(backend, 40, specsFor.gatedDelta(backend).filter(withPool), (spec) => {
       const given = buildGatedDelta(inOwnSlots({ ...spec, stateFormat: "f32" }));
       const formats = { ...deltaFormats(spec), state: "f32" } as const;
       const whole = runGatedDelta(device, given, formats);

@@ -136,14 +136,14 @@ onOnly("metal", "products by matrices", ({ device }) => {
     test.each([8, 40, 64, 128, 256])("heads of %i: near the sums in order, and alike however a prompt is cut", (headDim) => {
       const layer = { ...plainLayer, headDim, heads: 6, kvHeads: 2, rotaryDim: 8, pageDtype };
       const random = new Random(headDim);
-      const tokens = randomTokens(device, layer, 150, random);
+      const tokens = randomTokens(device, layer, 97, random);
       const run = (products: "rows" | "matrix", pieces: readonly number[]) => {
         using op = new Attention(device, { ...layer, products }, 16, 12, new Random(3));
         return op.whole(tokens, pieces).out;
       };
-      const whole = run("matrix", [150]);
-      expectNear("attention", whole, run("rows", [150]), bounds.f32);
-      expectSameBits("in pieces", run("matrix", [1, 40, 2, 90, 17]), whole);
+      const whole = run("matrix", [97]);
+      expectNear("attention", whole, run("rows", [97]), bounds.f32);
+      expectSameBits("in pieces", run("matrix", [1, 35, 2, 42, 17]), whole);
     });
   });
 });

@@ -95,16 +95,16 @@ GD_INLINE void int8_tile_product(const int8_operands *from, int64_t g, int has_o
   else _tile_dpbssd(0, 2, 4);
 }
 
-/* Adds the terms of `count` groups to the sums of `taken` rows of x; `rows` is as many, or one more. Tiles, too, may have one row more than
+/* Adds the terms of `count` groups to the sums of `taken` rows of x, new ones of which begin with 0; `rows` is as many, or one more. Tiles, too, may have one row more than
  * `taken`. `asked` bytes from `next` on are asked for meanwhile. */
 GD_INLINE void int8_tile(
-  const int8_memory *memory, const float *offsets, int8_x x, int64_t count, int64_t group, float *sums, int64_t taken,
+  const int8_memory *memory, const float *offsets, int8_x x, int64_t count, int64_t group, float *sums, int are_new, int64_t taken,
   const uint8_t *next, int64_t asked, int rows, int has_offset
 ) {
   _Alignas(64) int32_t products[2][INT8_ROWS * INT8_OUTPUTS];
   int8_operands from = {x.values, memory->panel, x.stride, group, count - 1};
   vf out[INT8_ROWS];
-  GD_UNROLL for (int r = 0; r < rows; r++) out[r] = load(sums, r * INT8_OUTPUTS, GD_CPU_F32);
+  GD_UNROLL for (int r = 0; r < rows; r++) out[r] = are_new ? (vf){0} : load(sums, r * INT8_OUTPUTS, GD_CPU_F32);
   /* The row beyond `taken`, if there is one. */
   for (int i = 0; i < 2; i++) store_vi(&products[i][(rows - 1) * INT8_OUTPUTS], (vi){0});
   for (int64_t g = 0; g < 2; g++) {
@@ -142,10 +142,10 @@ GD_INLINE void int8_tile(
 #define GD_TILE(ROWS)                                                                         \
   static __attribute__((noinline)) void int8_tile_##ROWS(                                     \
     const int8_memory *memory, const float *offsets, int8_x x, int64_t count, int64_t group,  \
-    float *sums, int64_t taken, const uint8_t *next, int64_t asked                            \
+    float *sums, int are_new, int64_t taken, const uint8_t *next, int64_t asked               \
   ) {                                                                                         \
-    if (offsets != NULL) int8_tile(memory, offsets, x, count, group, sums, taken, next, asked, ROWS, 1); \
-    else int8_tile(memory, offsets, x, count, group, sums, taken, next, asked, ROWS, 0);      \
+    if (offsets != NULL) int8_tile(memory, offsets, x, count, group, sums, are_new, taken, next, asked, ROWS, 1); \
+    else int8_tile(memory, offsets, x, count, group, sums, are_new, taken, next, asked, ROWS, 0);      \
   }
 GD_TILE(2)
 GD_TILE(4)
@@ -158,13 +158,13 @@ GD_TILE(16)
 #undef GD_TILE
 
 static void int8_tile_of(
-  const int8_memory *memory, const float *offsets, int8_x x, int64_t count, int64_t group, float *sums, int64_t rows, int small,
+  const int8_memory *memory, const float *offsets, int8_x x, int64_t count, int64_t group, float *sums, int are_new, int64_t rows, int small,
   const uint8_t *next, int64_t asked
 ) {
   (void)small;
   switch ((rows + 1) / 2) {
 #define GD_CASE_TILE(HALF, ROWS) \
-  case HALF: return int8_tile_##ROWS(memory, offsets, x, count, group, sums, rows, next, asked);
+  case HALF: return int8_tile_##ROWS(memory, offsets, x, count, group, sums, are_new, rows, next, asked);
     GD_CASE_TILE(1, 2)
     GD_CASE_TILE(2, 4)
     GD_CASE_TILE(3, 6)

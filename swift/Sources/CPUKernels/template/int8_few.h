@@ -163,6 +163,7 @@ static void int8_few_outputs(
   const gd_cpu_matrix *matrix, const int8_memory *memory, const int8_form *form, int8_x x, int64_t rows, int64_t first, int64_t i, int64_t count
 ) {
   int8_few *few = int8_few_of(matrix);
+  if (i == 0) __builtin_memset(memory->sums, 0, (size_t)(rows * INT8_OUTPUTS) * sizeof *memory->sums);
   int64_t parts = (rows + INT8_FEW - 1) / INT8_FEW, bytes = matrix_bytes(matrix, matrix->columns);
   const uint8_t *own = (const uint8_t *)matrix_row(matrix, first) + matrix_bytes(matrix, i);
   const float *offsets = form->has_offset ? memory->offsets : NULL;

@@ -62,15 +62,17 @@ GD_INLINE void int8_tile_products(
   }
 }
 
-/* Adds the terms of `count` groups to the sums of `rows` rows of x and INT8_OUTPUTS outputs; `asked` bytes from `next` on are asked for meanwhile. */
+/* Adds the terms of `count` groups to the sums of `rows` rows of x and INT8_OUTPUTS outputs, new ones of which begin with 0; `asked` bytes from `next` on are
+ * asked for meanwhile. */
 GD_INLINE void int8_tile(
-  const int8_memory *memory, const float *offsets, int8_x x, int64_t count, int64_t group, float *sums, int rows, int run,
+  const int8_memory *memory, const float *offsets, int8_x x, int64_t count, int64_t group, float *sums, int are_new, int rows, int run,
   const uint8_t *next, int64_t asked
 ) {
   const uint8_t *panel = memory->panel;
   const float *scales = memory->scales;
   int steps = run == 0 ? 4 : run;
   int64_t lines = (asked / count + 63) / 64 * 64; /* of each group: some are asked for twice */
+  if (are_new) __builtin_memset(sums, 0, (size_t)(rows * INT8_OUTPUTS) * sizeof *sums);
   for (int64_t g = 0; g < count; g++) {
     if (asked > 0) int8_ask(next + g * lines, lines, memory->end);
     vi products[INT8_ROWS][GD_PARTS];
@@ -104,9 +106,10 @@ GD_INLINE void int8_tile(
   }
 }
 #else
-/* Adds the terms of `count` groups to the sums of `rows` rows of x and INT8_OUTPUTS outputs; `asked` bytes from `next` on are asked for meanwhile. */
+/* Adds the terms of `count` groups to the sums of `rows` rows of x and INT8_OUTPUTS outputs, new ones of which begin with 0; `asked` bytes from `next` on are
+ * asked for meanwhile. */
 GD_INLINE void int8_tile(
-  const int8_memory *memory, const float *offsets, int8_x x, int64_t count, int64_t group, float *sums, int rows, int small,
+  const int8_memory *memory, const float *offsets, int8_x x, int64_t count, int64_t group, float *sums, int are_new, int rows, int small,
   const uint8_t *next, int64_t asked
 ) {
   int64_t lines = (asked / count + 63) / 64 * 64; /* of each group: some are asked for twice */
@@ -114,7 +117,7 @@ GD_INLINE void int8_tile(
   const float *scales = memory->scales;
   vf out[INT8_ROWS][GD_PARTS];
   GD_UNROLL for (int r = 0; r < rows; r++) {
-    GD_UNROLL for (int p = 0; p < GD_PARTS; p++) out[r][p] = load(sums, r * INT8_OUTPUTS + p * GD_WIDTH, GD_CPU_F32);
+    GD_UNROLL for (int p = 0; p < GD_PARTS; p++) out[r][p] = are_new ? (vf){0} : load(sums, r * INT8_OUTPUTS + p * GD_WIDTH, GD_CPU_F32);
   }
   for (int64_t g = 0; g < count; g++) {
     if (asked > 0) int8_ask(next + g * lines, lines, memory->end);
@@ -149,7 +152,7 @@ GD_INLINE void int8_tile(
 #endif
 
 static void int8_tile_of(
-  const int8_memory *memory, const float *offsets, int8_x x, int64_t count, int64_t group, float *sums, int64_t rows, int most,
+  const int8_memory *memory, const float *offsets, int8_x x, int64_t count, int64_t group, float *sums, int are_new, int64_t rows, int most,
   const uint8_t *next, int64_t asked
 ) {
   /* With 16 lanes all at once. */
@@ -159,7 +162,7 @@ static void int8_tile_of(
   }
   switch (16 * rows + int8_run(most, group)) {
 #define GD_CASE_RUN(ROWS, RUN) \
-  case 16 * ROWS + RUN: return int8_tile(memory, offsets, x, count, group, sums, ROWS < INT8_ROWS ? ROWS : INT8_ROWS, RUN, next, asked);
+  case 16 * ROWS + RUN: return int8_tile(memory, offsets, x, count, group, sums, are_new, ROWS < INT8_ROWS ? ROWS : INT8_ROWS, RUN, next, asked);
 #if GD_WIDTH == 8 && !defined(GD_DOT_AVXVNNI)
 #define GD_CASE_TILE(ROWS) GD_CASE_RUN(ROWS, 0) GD_CASE_RUN(ROWS, 2) GD_CASE_RUN(ROWS, 4) GD_CASE_RUN(ROWS, 8)
 #elif GD_WIDTH == 16 && !defined(GD_DOT_AVX512VNNI)

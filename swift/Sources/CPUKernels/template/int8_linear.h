@@ -32,40 +32,6 @@ static void int8_part(
   }
 }
 
-/* Rows from one whose outputs are stored to the one that is asked for: rows are pages apart, and stores would wait for each line. */
-enum { INT8_STORED_AHEAD = 32 };
-GD_INLINE void int8_ask_outputs(const gd_cpu_linear *op, int64_t row, int64_t first) {
-  __builtin_prefetch(linear_element(op, &op->out, row, first), 1, 3);
-  if (op->residual.data != NULL) __builtin_prefetch(element(&op->residual, row, 0, first));
-}
-
-/* Outputs first .. first + features - 1 of `rows` rows from `row` on. Of those before INT8_STORED_AHEAD lines were asked for. */
-static void int8_finish(const gd_cpu_linear *op, float *sums, int64_t rows, int64_t row, int64_t first, int64_t features) {
-  int is_plain = features == INT8_OUTPUTS && op->out.dtype == GD_CPU_F32 && op->places == NULL && (op->residual.data == NULL || op->residual.dtype == GD_CPU_F32);
-  if (!is_plain) {
-    for (int64_t r = 0; r < rows; r++) {
-      if (r + INT8_STORED_AHEAD < rows) int8_ask_outputs(op, row + r + INT8_STORED_AHEAD, first);
-      linear_finish(op, sums + r * INT8_OUTPUTS, row + r, first, features);
-    }
-    return;
-  }
-  float *to = element(&op->out, row, 0, first);
-  const float *residual = op->residual.data == NULL ? NULL : element(&op->residual, row, 0, first);
-  int64_t apart = op->out.token_stride, residual_apart = op->residual.token_stride;
-  for (int64_t r = 0; r < rows; r++, sums += INT8_OUTPUTS, to += apart) {
-    if (r + INT8_STORED_AHEAD < rows) {
-      __builtin_prefetch(to + INT8_STORED_AHEAD * apart, 1, 3);
-      if (residual != NULL) __builtin_prefetch(residual + INT8_STORED_AHEAD * residual_apart);
-    }
-    GD_UNROLL for (int i = 0; i < INT8_OUTPUTS; i += GD_WIDTH) {
-      vf sum = load(sums, i, GD_CPU_F32);
-      if (residual != NULL) sum += load(residual, i, GD_CPU_F32);
-      store(to, i, GD_CPU_F32, sum);
-    }
-    if (residual != NULL) residual += residual_apart;
-  }
-}
-
 /* Several rows by features begin .. end - 1. */
 static void int8_many(const gd_cpu_linear *op, const int8_memory *memory, int64_t begin, int64_t end, const uint32_t *stop) {
   const gd_cpu_matrix *matrix = &op->weight;
@@ -79,7 +45,7 @@ static void int8_many(const gd_cpu_linear *op, const int8_memory *memory, int64_
     int8_tiles_begin((rows + tiles - 1) / tiles, form.group);
     for (int64_t first = begin; first < end && !gd_cpu_stopped(stop); first += INT8_OUTPUTS) {
       int64_t features = least(INT8_OUTPUTS, end - first);
-      for (int64_t r = 0; r < least(rows, INT8_STORED_AHEAD); r++) int8_ask_outputs(op, row + r, first);
+      linear_ask_first(op, rows, row, first, features);
       for (int64_t i = 0; i < columns; i += span) {
         int64_t count = least(span, columns - i);
         /* A span of all columns serves all features. */
@@ -89,7 +55,7 @@ static void int8_many(const gd_cpu_linear *op, const int8_memory *memory, int64_
           int8_part(op, memory, &form, int8_tile_from(x, at, form.group), first, features, i + at, part, rows, tiles);
         }
       }
-      int8_finish(op, memory->sums, rows, row, first, features);
+      linear_finish_rows(op, memory->sums, INT8_OUTPUTS, rows, row, first, features);
     }
     int8_tiles_end();
   }

@@ -115,6 +115,12 @@ GD_INLINE void int8_tile(
   int64_t lines = (asked / count + 63) / 64 * 64; /* of each group: some are asked for twice */
   const uint8_t *panel = memory->panel;
   const float *scales = memory->scales;
+  /* Rows by threes, which addresses have room for: compilers would make each row's address from the one before, and products would wait for it. */
+  const int8_t *of_three[(INT8_ROWS + 2) / 3];
+  GD_UNROLL for (int t = 0; t < (rows + 2) / 3; t++) {
+    of_three[t] = x.values + 3 * t * x.stride;
+    __asm__("" : "+r"(of_three[t]));
+  }
   vf out[INT8_ROWS][GD_PARTS];
   GD_UNROLL for (int r = 0; r < rows; r++) {
     GD_UNROLL for (int p = 0; p < GD_PARTS; p++) out[r][p] = are_new ? (vf){0} : load(sums, r * INT8_OUTPUTS + p * GD_WIDTH, GD_CPU_F32);
@@ -127,12 +133,12 @@ GD_INLINE void int8_tile(
         int8_weights weights[GD_PARTS];
         GD_UNROLL for (int p = 0; p < GD_PARTS; p++) weights[p] = int8_weights_of(load_vi(panel + (k * GD_PARTS + 4 * p) * GD_WIDTH), small);
         GD_UNROLL for (int r = 0; r < rows; r++) {
-          vi four = (vi)(*(const u1_memory *)(x.values + r * x.stride + k) - (vu){0});
+          vi four = (vi)(*(const u1_memory *)(of_three[r / 3] + r % 3 * x.stride + k) - (vu){0});
           GD_UNROLL for (int p = 0; p < GD_PARTS; p++) products[r][p] = int8_add(products[r][p], weights[p], four, small);
         }
       }
       panel += 16 * INT8_OUTPUTS;
-      x.values += 16;
+      GD_UNROLL for (int t = 0; t < (rows + 2) / 3; t++) of_three[t] += 16;
     }
     GD_UNROLL for (int r = 0; r < rows; r++) {
       int64_t own = r * x.groups + g;
@@ -142,6 +148,10 @@ GD_INLINE void int8_tile(
         vf term = __builtin_convertvector(all, vf) * load(scales, at, GD_CPU_F32) * splat(x.scales[own]);
         if (offsets != NULL) term += load(offsets, at, GD_CPU_F32) * splat(x.sums[own]);
         out[r][p] += term;
+#if GD_WIDTH == 16
+        /* Keeps the compiler from moving terms of later rows up, for which it has too few registers: vectors on the stack delay loads of x. */
+        __asm__ volatile("" : "+v"(out[r][p]));
+#endif
       }
     }
   }

@@ -7,6 +7,7 @@
 #include "rows.h"
 #include "matrix.h"
 #include "linear_finish.h"
+#include "linear_finish_rows.h"
 #include "int8_dot.h"
 #include "int8_numbers.h"
 #include "int8_factors.h"

@@ -88,7 +88,6 @@ static void linear_many(
   for (int64_t tile = 0; tile <= tiles; tile++) starts[tile] = tile * rows / tiles;
   for (int64_t first = begin; first < end && !gd_cpu_stopped(stop); first += LINEAR_WIDE) {
     int64_t count = least(LINEAR_WIDE, end - first), column = 0;
-    linear_ask_first(op, rows, from, first, count);
     do {
       int64_t depth = least(GD_CPU_LINEAR_DEPTH, columns - column);
       /* The panel of a row that is not too long serves all features. */
@@ -96,7 +95,7 @@ static void linear_many(
       linear_columns(op, memory, starts, rows, first, count, column, depth, stop);
       column += depth;
     } while (column < columns && !gd_cpu_stopped(stop));
-    linear_finish_rows(op, memory->outputs, LINEAR_WIDE, rows, from, first, count);
+    for (int64_t r = 0; r < rows; r++) linear_finish(op, memory->outputs + r * LINEAR_WIDE, from + r, first, count);
   }
 }
 

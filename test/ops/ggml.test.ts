@@ -5,7 +5,7 @@ import { embedding, linear } from "../../lib/index.ts";
 import type { FloatDType } from "../../lib/index.ts";
 import { encode, toFloat32 } from "../../lib/tensor/dtype.ts";
 import { ggmlFormats } from "../reference/gguf.ts";
-import { reference } from "../reference/tensor.ts";
+import { columns as columnsOf, rows as rowsOf } from "../reference/tensor.ts";
 import type { Reference } from "../reference/tensor.ts";
 import { formats } from "../support/arbitraries.ts";
 import { onEachBackend } from "../support/backends.ts";
@@ -19,13 +19,6 @@ import { Random } from "../support/random.ts";
 import { runChecked } from "../support/run-ops.ts";
 
 const names = blockNames as BlockName[];
-
-/** The first rows and columns of a matrix. */
-function firstOf({ shape, data }: Reference, rows: number, columns: number): Reference {
-  const out = reference([rows, columns]);
-  for (let row = 0; row < rows; row++) out.data.set(data.subarray(row * shape[1]!, row * shape[1]! + columns), row * columns);
-  return out;
-}
 
 /** The same numbers with one NaN: its bits are not those of a result's. */
 function withOneNaN(numbers: Float32Array): Float32Array {
@@ -122,15 +115,15 @@ onEachBackend("ggml's blocks", (backend) => {
     for (const blocks of [1, 15, 16, 17, 33]) {
       for (const features of [1, 2, 3, 4, 24, 29, 50]) {
         const columns = blocks * ggmlFormats[format].elements;
-        const weight = { format, columns, bytes: firstOf(whole.bytes, features, blocks * ggmlFormats[format].bytes) };
-        const values = firstOf(wholeValues, features, columns);
+        const weight = { format, columns, bytes: columnsOf(rowsOf(whole.bytes, 0, features), 0, blocks * ggmlFormats[format].bytes) };
+        const values = columnsOf(rowsOf(wholeValues, 0, features), 0, columns);
         // A row's bits do not depend on how many there are, with floats as with blocks.
         const x = filled(random, [8, columns]);
         const residual = random.below(3) === 0 ? filled(random, [8, features]) : undefined;
-        const given = (rows: number) => ({ random, ...(residual && { residual: firstOf(residual, rows, features) }) });
+        const given = (rows: number) => ({ random, ...(residual && { residual: rowsOf(residual, 0, rows) }) });
         const expected = run(x, weight, values, given(8));
         for (const rows of [2, 3, 4, 6, 7, 8]) {
-          const out = run(firstOf(x, rows, columns), weight, null, given(rows));
+          const out = run(rowsOf(x, 0, rows), weight, null, given(rows));
           expectSameBits(`${format}, ${rows} rows, ${blocks} blocks, ${features} outputs`, out, expected.subarray(0, rows * features));
         }
       }

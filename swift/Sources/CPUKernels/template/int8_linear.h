@@ -45,7 +45,7 @@ static void int8_many(const gd_cpu_linear *op, const int8_memory *memory, int64_
     int8_tiles_begin((rows + tiles - 1) / tiles, form.group);
     for (int64_t first = begin; first < end && !gd_cpu_stopped(stop); first += INT8_OUTPUTS) {
       int64_t features = least(INT8_OUTPUTS, end - first);
-      linear_ask_first(op, rows, row, first, features);
+      linear_ask_first(op, rows, row, first);
       for (int64_t i = 0; i < columns; i += span) {
         int64_t count = least(span, columns - i);
         /* A span of all columns serves all features. */

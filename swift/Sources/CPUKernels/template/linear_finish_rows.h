@@ -1,23 +1,12 @@
 /* Outputs of many rows with int8 activations. Exact rows gain a few hundredths in `linear`, none in a prompt, and their five instruction sets have no room. */
 
-/* Rows from one whose outputs are stored to the one whose lines are asked for: rows are pages apart, and stores would wait for each line. */
-GD_INLINE int64_t linear_ahead(const gd_cpu_linear *op, int64_t count) {
-  enum { LINES = 32 };
-  int64_t lines = count * dtype_size(op->out.dtype) / 64;
-  return lines > 1 ? LINES / lines : LINES;
-}
-GD_INLINE void linear_ask_lines(const void *from, int64_t bytes, int is_stored) {
-  _Pragma("clang loop unroll(disable)")
-  for (int64_t at = 0; at < bytes; at += 64) {
-    if (is_stored) __builtin_prefetch((const char *)from + at, 1, 3);
-    else __builtin_prefetch((const char *)from + at);
-  }
-}
+/* Rows from one whose outputs, which are one line, are stored to the one that is asked for: rows are pages apart, and stores would wait for each line. */
+enum { LINEAR_ROWS_AHEAD = 32 };
 /* Asks for the outputs, and what is added to them, of the first of `rows` rows from `row` on, before their sums are made. */
-static void linear_ask_first(const gd_cpu_linear *op, int64_t rows, int64_t row, int64_t first, int64_t count) {
-  for (int64_t r = row; r < row + least(rows, linear_ahead(op, count)); r++) {
-    linear_ask_lines(linear_element(op, &op->out, r, first), count * dtype_size(op->out.dtype), 1);
-    if (op->residual.data != NULL) linear_ask_lines(element(&op->residual, r, 0, first), count * dtype_size(op->residual.dtype), 0);
+static void linear_ask_first(const gd_cpu_linear *op, int64_t rows, int64_t row, int64_t first) {
+  for (int64_t r = row; r < row + least(rows, LINEAR_ROWS_AHEAD); r++) {
+    __builtin_prefetch(linear_element(op, &op->out, r, first), 1, 3);
+    if (op->residual.data != NULL) __builtin_prefetch(element(&op->residual, r, 0, first));
   }
 }
 
@@ -28,7 +17,7 @@ GD_INLINE void linear_finish_rows(const gd_cpu_linear *op, float *values, int64_
     return;
   }
   const gd_cpu_tensor *added = &op->residual;
-  int64_t ahead = linear_ahead(op, count), added_step = added->token_stride * dtype_size(added->dtype);
+  int64_t added_step = added->token_stride * dtype_size(added->dtype);
   const char *residual = added->data == NULL ? NULL : element(added, row, 0, first);
   /* A loop for each dtype. */
   GD_UNROLL for (uint32_t dtype = 0; dtype <= GD_CPU_BF16; dtype++) {
@@ -36,9 +25,9 @@ GD_INLINE void linear_finish_rows(const gd_cpu_linear *op, float *values, int64_
     char *out = element(&op->out, row, 0, first);
     int64_t step = op->out.token_stride * dtype_size(dtype);
     for (int64_t r = 0; r < rows; r++, values += apart, out += step) {
-      if (r + ahead < rows) {
-        linear_ask_lines(out + ahead * step, count * dtype_size(dtype), 1);
-        if (residual != NULL) linear_ask_lines(residual + ahead * added_step, count * dtype_size(added->dtype), 0);
+      if (r + LINEAR_ROWS_AHEAD < rows) {
+        __builtin_prefetch(out + LINEAR_ROWS_AHEAD * step, 1, 3);
+        if (residual != NULL) __builtin_prefetch(residual + LINEAR_ROWS_AHEAD * added_step);
       }
       _Pragma("clang loop unroll(disable)")
       for (int64_t i = 0; i < count; i += GD_WIDTH) {

@@ -195,25 +195,25 @@ import Threading
     #expect(out[raw: 0] == 0x1p-140)
   }
 
+  /// A function with types: the compiler takes seconds to infer them from the constants.
+  private func values(_ constants: Int...) -> [UInt32] { constants.map(UInt32.init) }
+
   @Test func theKernelsOptionsAreTheOps() {
-    #expect(DType.allCases.prefix(3).map(\.rawValue) == [GD_CPU_F32, GD_CPU_F16, GD_CPU_BF16].map { UInt32($0) })
+    #expect(DType.allCases.prefix(3).map(\.rawValue) == values(GD_CPU_F32, GD_CPU_F16, GD_CPU_BF16))
     #expect(
       GateForm.allCases.map(\.rawValue)
-        == [
-          GD_CPU_GATE_DECAY, GD_CPU_GATE_LOG, GD_CPU_GATE_NEG_LOG, GD_CPU_GATE_RAW, GD_CPU_GATE_RAW_SSM,
-          GD_CPU_GATE_RAW_BOUNDED,
-        ].map { UInt32($0) })
-    #expect(GateDims.allCases.map(\.rawValue) == [GD_CPU_GATE_PER_HEAD, GD_CPU_GATE_PER_KEY].map { UInt32($0) })
+        == values(GD_CPU_GATE_DECAY, GD_CPU_GATE_LOG, GD_CPU_GATE_NEG_LOG, GD_CPU_GATE_RAW, GD_CPU_GATE_RAW_SSM, GD_CPU_GATE_RAW_BOUNDED))
+    #expect(GateDims.allCases.map(\.rawValue) == values(GD_CPU_GATE_PER_HEAD, GD_CPU_GATE_PER_KEY))
     #expect(
       BetaForm.allCases.map(\.rawValue)
-        == [GD_CPU_BETA_GIVEN, GD_CPU_BETA_SIGMOID, GD_CPU_BETA_TWICE_SIGMOID].map { UInt32($0) })
-    #expect(HeadMap.allCases.map(\.rawValue) == [GD_CPU_HEADS_BLOCK, GD_CPU_HEADS_TILED].map { UInt32($0) })
+        == values(GD_CPU_BETA_GIVEN, GD_CPU_BETA_SIGMOID, GD_CPU_BETA_TWICE_SIGMOID))
+    #expect(HeadMap.allCases.map(\.rawValue) == values(GD_CPU_HEADS_BLOCK, GD_CPU_HEADS_TILED))
     #expect(
       QKNorm.allCases.map(\.rawValue)
-        == [GD_CPU_NORM_NONE, GD_CPU_NORM_L2, GD_CPU_NORM_L2_MAX, GD_CPU_NORM_RMS].map { UInt32($0) })
+        == values(GD_CPU_NORM_NONE, GD_CPU_NORM_L2, GD_CPU_NORM_L2_MAX, GD_CPU_NORM_RMS))
     #expect(
       Activation.allCases.map(\.rawValue)
-        == [GD_CPU_ACTIVATION_NONE, GD_CPU_ACTIVATION_SILU, GD_CPU_ACTIVATION_SIGMOID].map { UInt32($0) })
-    #expect(NormOrder.allCases.map(\.rawValue) == [GD_CPU_NORM_THEN_GATE, GD_CPU_GATE_THEN_NORM].map { UInt32($0) })
+        == values(GD_CPU_ACTIVATION_NONE, GD_CPU_ACTIVATION_SILU, GD_CPU_ACTIVATION_SIGMOID))
+    #expect(NormOrder.allCases.map(\.rawValue) == values(GD_CPU_NORM_THEN_GATE, GD_CPU_GATE_THEN_NORM))
   }
 }

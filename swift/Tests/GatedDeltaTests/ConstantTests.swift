@@ -6,31 +6,33 @@ import Testing
 
 /// The header's constants and the Swift enums agree.
 @Suite struct ConstantTests {
+  /// A function with types: the compiler takes seconds to infer them from the constants.
+  private func values(_ constants: Int32...) -> [UInt32] { constants.map(UInt32.init) }
+
   @Test func enumsHaveTheHeadersValues() {
     #expect(
       DType.allCases.map(\.rawValue)
-        == [GD_F32, GD_F16, GD_BF16, GD_I32, GD_U32, GD_ID32, GD_U8].map { UInt32($0) })
+        == values(GD_F32, GD_F16, GD_BF16, GD_I32, GD_U32, GD_ID32, GD_U8))
     #expect(BackendKind.cpu.rawValue == UInt32(GD_BACKEND_CPU) && BackendKind.metal.rawValue == UInt32(GD_BACKEND_METAL))
     #expect(
       GateForm.allCases.map(\.rawValue)
-        == [GD_GATE_DECAY, GD_GATE_LOG, GD_GATE_NEG_LOG, GD_GATE_RAW, GD_GATE_RAW_SSM, GD_GATE_RAW_BOUNDED]
-        .map { UInt32($0) })
+        == values(GD_GATE_DECAY, GD_GATE_LOG, GD_GATE_NEG_LOG, GD_GATE_RAW, GD_GATE_RAW_SSM, GD_GATE_RAW_BOUNDED))
     #expect(GateForm.allCases.map(\.isRaw) == [false, false, false, true, true, true])
-    #expect(GateDims.allCases.map(\.rawValue) == [GD_GATE_PER_HEAD, GD_GATE_PER_KEY].map { UInt32($0) })
+    #expect(GateDims.allCases.map(\.rawValue) == values(GD_GATE_PER_HEAD, GD_GATE_PER_KEY))
     #expect(
       BetaForm.allCases.map(\.rawValue)
-        == [GD_BETA_GIVEN, GD_BETA_SIGMOID, GD_BETA_TWICE_SIGMOID].map { UInt32($0) })
-    #expect(HeadMap.allCases.map(\.rawValue) == [GD_HEADS_BLOCK, GD_HEADS_TILED].map { UInt32($0) })
+        == values(GD_BETA_GIVEN, GD_BETA_SIGMOID, GD_BETA_TWICE_SIGMOID))
+    #expect(HeadMap.allCases.map(\.rawValue) == values(GD_HEADS_BLOCK, GD_HEADS_TILED))
     #expect(
       QKNorm.allCases.map(\.rawValue)
-        == [GD_NORM_NONE, GD_NORM_L2, GD_NORM_L2_MAX, GD_NORM_RMS].map { UInt32($0) })
+        == values(GD_NORM_NONE, GD_NORM_L2, GD_NORM_L2_MAX, GD_NORM_RMS))
     #expect(
       Algorithm.allCases.map(\.rawValue)
-        == [GD_ALGORITHM_AUTO, GD_ALGORITHM_RECURRENT, GD_ALGORITHM_CHUNKED].map { UInt32($0) })
+        == values(GD_ALGORITHM_AUTO, GD_ALGORITHM_RECURRENT, GD_ALGORITHM_CHUNKED))
     #expect(
       Activation.allCases.map(\.rawValue)
-        == [GD_ACTIVATION_NONE, GD_ACTIVATION_SILU, GD_ACTIVATION_SIGMOID].map { UInt32($0) })
-    #expect(NormOrder.allCases.map(\.rawValue) == [GD_NORM_THEN_GATE, GD_GATE_THEN_NORM].map { UInt32($0) })
+        == values(GD_ACTIVATION_NONE, GD_ACTIVATION_SILU, GD_ACTIVATION_SIGMOID))
+    #expect(NormOrder.allCases.map(\.rawValue) == values(GD_NORM_THEN_GATE, GD_GATE_THEN_NORM))
   }
 
   @Test func failureCodesHaveTheHeadersValues() {

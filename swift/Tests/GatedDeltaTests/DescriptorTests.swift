@@ -83,9 +83,9 @@ import Testing
   @Test func longTextsAreCutBetweenCharacters() {
     var bytes = [UInt8](repeating: 0xff, count: 8)
     bytes.withUnsafeMutableBytes { copyCString("abcdé€", to: $0) }
-    #expect(bytes == Array("abcdé".utf8) + [0, 0])
+    #expect(bytes == Array("abcdé\0\0".utf8))
     bytes.withUnsafeMutableBytes { copyCString("ab\0cd", to: $0) }
-    #expect(bytes == Array("ab".utf8) + [0, 0, 0, 0, 0, 0])
+    #expect(bytes == Array("ab\0\0\0\0\0\0".utf8))
     bytes.withUnsafeMutableBytes { copyCString("", to: $0) }
     #expect(bytes == [UInt8](repeating: 0, count: 8))
   }

@@ -67,7 +67,8 @@ import Testing
           slot: clash ? Int32(generator.next() % UInt64(slots)) : free[(count + position) % slots],
           sequence: Int32(generator.next() % UInt64(count)), name: "checkpoints.slots", position: position)
       }
-      let all = zip(writes, 0...).map { ($0, Int32($1)) }.filter { $0.0 >= 0 } + stores.map { ($0.slot, $0.sequence) }
+      var all: [(Int32, Int32)] = stores.map { ($0.slot, $0.sequence) }
+      for (sequence, slot) in writes.enumerated() where slot >= 0 { all.append((slot, Int32(sequence))) }
       var expected: [Int32]?
       if Set(all.map(\.0)).count == all.count {
         expected = reads.indices.filter { reader in

@@ -92,15 +92,13 @@ struct ThreadState {
 
 /// Writes `text` and a terminating zero, cut between characters if it does not fit. `bytes` must not be empty.
 func copyCString(_ text: String, to bytes: UnsafeMutableRawBufferPointer) {
-  var end = 0
-  for scalar in text.unicodeScalars {
-    let width = UTF8.width(scalar)
+  var text = text
+  text.withUTF8 { units in
     // A zero inside the text would end it early for every reader.
-    guard scalar.value != 0, end &+ width < bytes.count else { break }
-    for unit in String(scalar).utf8 {
-      bytes[end] = unit
-      end &+= 1
-    }
+    var end = min(units.firstIndex(of: 0) ?? units.count, bytes.count &- 1)
+    // A character's bytes after the first begin with the bits 10.
+    while end < units.count, units[end] & 0xc0 == 0x80 { end &-= 1 }
+    bytes.copyBytes(from: units[..<end])
+    UnsafeMutableRawBufferPointer(rebasing: bytes[end...]).initializeMemory(as: UInt8.self, repeating: 0)
   }
-  for index in end..<bytes.count { bytes[index] = 0 }
 }

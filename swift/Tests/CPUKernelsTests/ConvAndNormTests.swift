@@ -27,7 +27,7 @@ struct ConvCase {
     weight.fill(-1...1, &random)
     bias?.fill(-1...1, &random)
     // States contain values of x.
-    for i in 0..<state.count { state[raw: i] = Rounding.round(Float.random(in: -2...2, using: &random), type) }
+    for i in 0..<state.count { state[raw: i] = Rounding.round(random.float(-2...2), type) }
     out.fill(with: 77)
     sequences = Sequences(lengths: lengths, read: read, write: write)
     op = CausalConv1d(

@@ -28,7 +28,7 @@ import Testing
 
   func inputs(_ range: ClosedRange<Float>) -> [Float] {
     var random = Random(seed: 7)
-    return (0..<20_000).map { _ in Float.random(in: range, using: &random) }
+    return (0..<20_000).map { _ in random.float(range) }
       + (0..<4_000).map { _ in
         Float(sign: random.bool() ? .plus : .minus, exponent: random.int(-40...6), significand: 1.37)
       }.filter { range.contains($0) }
@@ -110,7 +110,7 @@ import Testing
     floats += [.infinity, -.infinity]
     for _ in 0..<20_000 { floats.append(Float(bitPattern: UInt32(truncatingIfNeeded: random.next()))) }
     for _ in 0..<2000 { floats.append(Float(bitPattern: UInt32(truncatingIfNeeded: random.next()) & 0x807f_ffff)) }
-    for _ in 0..<20_000 { floats.append(Float.random(in: -2...2, using: &random) * 0x1p-12) }
+    for _ in 0..<20_000 { floats.append(random.float(-2...2) * 0x1p-12) }
     for dtype in [DType.f16, .bf16] {
       var bits = [UInt16](repeating: 0, count: floats.count)
       table.convert(floats, DType.f32.rawValue, &bits, dtype.rawValue, Int64(floats.count))

@@ -13,5 +13,6 @@ struct Random: RandomNumberGenerator {
 
   mutating func pick<T>(_ choices: [T]) -> T { choices[Int.random(in: 0..<choices.count, using: &self)] }
   mutating func int(_ range: ClosedRange<Int>) -> Int { Int.random(in: range, using: &self) }
+  mutating func float(_ range: ClosedRange<Float>) -> Float { Float.random(in: range, using: &self) }
   mutating func bool() -> Bool { Bool.random(using: &self) }
 }

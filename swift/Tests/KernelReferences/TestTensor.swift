@@ -53,7 +53,7 @@ final class TestTensor {
 
   /// Every element, the room included, at random.
   func fill(_ range: ClosedRange<Float>, _ random: inout Random) {
-    for i in 0..<count { self[raw: i] = Float.random(in: range, using: &random) }
+    for i in 0..<count { self[raw: i] = random.float(range) }
   }
 
   func fill(with value: Float) { for i in 0..<count { self[raw: i] = value } }

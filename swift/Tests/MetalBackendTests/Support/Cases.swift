@@ -28,7 +28,7 @@ struct Maker {
     let view = TensorView(
       memory: memory, offset: offset * dtype.size, dtype: dtype, tokenStride: max(tokenStride, 1),
       headStride: max(headStride, 1))
-    for index in 0..<count { memory.write(Float.random(in: range, using: &random), dtype, index) }
+    for index in 0..<count { memory.write(random.float(range), dtype, index) }
     return view
   }
 

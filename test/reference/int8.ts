@@ -60,6 +60,19 @@ export function rounded(x: Reference, group: number): Reference {
   return out;
 }
 
+/** a b + c of float32 numbers, rounded once. */
+function fused(a: number, b: number, c: number): number {
+  const product = a * b; // exact
+  const sum = product + c;
+  const rest = sum - product;
+  const lost = product - (sum - rest) + (c - rest); // sum + lost is exact
+  const near = f(sum);
+  // Rounding twice is wrong only where the sum seems to be in the middle of two float32 numbers: near and this one.
+  const other = 2 * sum - near;
+  if (lost === 0 || !Number.isFinite(near) || f(other) !== other) return near;
+  return lost > 0 ? Math.max(near, other) : Math.min(near, other);
+}
+
 /** `linear` of rounded rows by an affine weight, each product and sum rounded to float32 as the kernels round them. */
 export function int8Affine(x: Reference, { bits, group, words, scales, biases }: Quantised): Float32Array {
   return int8Product(x, words, { bits, group, integer: (number) => number, scale: (at) => scales.data[at]!, bias: (at) => biases.data[at]! });
@@ -98,7 +111,7 @@ function int8Product(x: Reference, words: Reference, { bits, group, integer, sca
         }
         const shift = f(whole * scale);
         const term = f(f(product * scaleAt(at)) * scale);
-        sum = f(sum + (bias === undefined ? term : f(term + f(bias(at) * shift))));
+        sum = f(sum + (bias === undefined ? term : fused(bias(at), shift, term)));
       }
       out[row * features + o] = sum;
     }

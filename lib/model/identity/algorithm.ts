@@ -8,7 +8,7 @@ import type { StoredTensor } from "./stored-tensors.ts";
 export const algorithm = "gated-delta-identity-1";
 
 /** The meaning of int8 activations: a number for each set of formats that are multiplied as integers, and how. */
-const int8Meaning = 2;
+const int8Meaning = 3;
 
 /**
  * The SHA-256, in hexadecimal, of a JSON text without spaces: `[algorithm, configuration, [[name, dtype, shape, digest], …]]`,

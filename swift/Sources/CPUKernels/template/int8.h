@@ -9,6 +9,7 @@
 #include "linear_finish.h"
 #include "linear_finish_rows.h"
 #include "int8_dot.h"
+#include "int8_fma.h"
 #include "int8_numbers.h"
 #include "int8_factors.h"
 #include "int8_form.h"

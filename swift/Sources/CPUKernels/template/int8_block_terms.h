@@ -36,7 +36,7 @@ GD_INLINE void int8_block_step(
     vi all = int8_total(sums[p], small);
     if (int8_ggml_middle(form.type) != INT8_MIDDLE(small)) all += load_vi(x->starts + of_x + done);
     vf term = __builtin_convertvector(all, vf) * scales[p] * load(x->scales, of_x + done, GD_CPU_F32);
-    if (has_offset) term += offsets[p] * load(x->sums, of_x + done, GD_CPU_F32);
+    if (has_offset) term = int8_fma(offsets[p], load(x->sums, of_x + done, GD_CPU_F32), term);
     store(terms, done, GD_CPU_F32, term);
   }
 }

@@ -52,7 +52,7 @@ GD_INLINE void int8_few_step(
     GD_UNROLL for (int r = 0; r < rows; r++) {
       int64_t own = (r == rows - 1 ? last : r) * x.groups + part;
       vf term = __builtin_convertvector(int8_total(products[r], 0), vf) * scale * splat(x.scales[own]);
-      if (has_offset) term += load(offsets, part * INT8_OUTPUTS, GD_CPU_F32) * splat(x.sums[own]);
+      if (has_offset) term = int8_fma(load(offsets, part * INT8_OUTPUTS, GD_CPU_F32), splat(x.sums[own]), term);
       float *to = r == rows - 1 ? last_sums : sums + r * INT8_OUTPUTS;
       store(to, 0, GD_CPU_F32, load(to, 0, GD_CPU_F32) + term);
     }

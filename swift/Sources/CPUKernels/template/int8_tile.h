@@ -99,7 +99,7 @@ GD_INLINE void int8_tile(
         int64_t at = g * INT8_OUTPUTS + p * GD_WIDTH;
         float *to = sums + r * INT8_OUTPUTS + p * GD_WIDTH;
         vf term = __builtin_convertvector(products[r][p] + start, vf) * load(scales, at, GD_CPU_F32) * scale;
-        if (offsets != NULL) term += load(offsets, at, GD_CPU_F32) * sum;
+        if (offsets != NULL) term = int8_fma(load(offsets, at, GD_CPU_F32), sum, term);
         store(to, 0, GD_CPU_F32, load(to, 0, GD_CPU_F32) + term);
       }
     }
@@ -146,7 +146,7 @@ GD_INLINE void int8_tile(
         vi all = int8_total(products[r][p], small) + x.starts[own];
         int64_t at = g * INT8_OUTPUTS + p * GD_WIDTH;
         vf term = __builtin_convertvector(all, vf) * load(scales, at, GD_CPU_F32) * splat(x.scales[own]);
-        if (offsets != NULL) term += load(offsets, at, GD_CPU_F32) * splat(x.sums[own]);
+        if (offsets != NULL) term = int8_fma(load(offsets, at, GD_CPU_F32), splat(x.sums[own]), term);
         out[r][p] += term;
 #if GD_WIDTH == 16
         /* Keeps the compiler from moving terms of later rows up, for which it has too few registers: vectors on the stack delay loads of x. */

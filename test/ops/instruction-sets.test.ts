@@ -31,7 +31,7 @@ const rounding = { subjects: ["attention", "causal-conv", "dtypes", "elementwise
 const ends = ["long-rows", "weight-ends"];
 
 /** These differ from the next set in the dot products of int8 activations alone, and avx512bf16 so from amx. */
-const dots = { isas: ["amx", "avx512vnni", "avxvnni", "neondot"], subjects: ["int8", "instruction-sets", ...ends], pattern: "" };
+const dots = { isas: ["amx", "avx512vnni", "avxvnni", "neondot"], subjects: ["int8", "int8-offsets", "instruction-sets", ...ends], pattern: "" };
 
 /** The share that runs under a set by force, where `best` is in use without. */
 function shareOf(isa: string, best: string): { readonly subjects: readonly string[]; readonly pattern: string } {

@@ -61,7 +61,7 @@ export function rounded(x: Reference, group: number): Reference {
 }
 
 /** a b + c of float32 numbers, rounded once. */
-function fused(a: number, b: number, c: number): number {
+export function fused(a: number, b: number, c: number): number {
   const product = a * b; // exact
   const sum = product + c;
   const rest = sum - product;

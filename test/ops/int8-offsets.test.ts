@@ -1,0 +1,49 @@
+/** Terms of int8 products to which an offset is added where rounding twice is not rounding once. */
+import { test } from "bun:test";
+import { linear } from "../../lib/index.ts";
+import { fused, int8Affine } from "../reference/int8.ts";
+import { reference } from "../reference/tensor.ts";
+import { onOnly } from "../support/backends.ts";
+import { expectSameBits } from "../support/judge.ts";
+import { Layouts, download } from "../support/layouts.ts";
+import { placeQuantised, randomQuantised } from "../support/quantised.ts";
+import { Random } from "../support/random.ts";
+import { runChecked } from "../support/run-ops.ts";
+
+const f = Math.fround;
+
+onOnly("cpu", "offsets of int8 terms", ({ device }) => {
+  test("are added in one rounding, also next to the middle between two numbers", () => {
+    const random = new Random(15);
+    const [features, columns] = [40, 32];
+    const weight = randomQuantised(random, [features, columns], 4, columns, "f32");
+    // One column counts: it has 127 of x, and 1 of the weight. unit times the sum of x is 1 and less than 2^-30.
+    weight.words.data.fill(0x11111111);
+    let [value, scale, sum, unit] = [0, 0, 0, 0];
+    while (!(unit * sum > 1 && unit * sum < 1 + 2 ** -30)) {
+      value = f(random.uniform(1, 2));
+      scale = f(value / 127);
+      sum = f(127 * scale);
+      unit = f(f(1 / sum) + (random.below(2) === 0 ? 0 : 2 ** -24));
+    }
+    for (let o = 0; o < features; o++) {
+      let [twice, once] = [0, 0];
+      while (twice === once) {
+        const factor = f(random.uniform(1, 2));
+        const term = f(f(127 * factor) * scale);
+        const offset = unit * 2 ** (Math.floor(Math.log2(term)) - 24);
+        [twice, once] = [f(term + offset * sum), fused(offset, sum, term)];
+        weight.scales.data[o] = factor;
+        weight.biases.data[o] = offset;
+      }
+    }
+    for (const rows of [1, 3, 8, 20]) {
+      const x = reference([rows, columns]);
+      for (let row = 0; row < rows; row++) x.data[row * columns] = value;
+      using layouts = new Layouts(device, random);
+      const out = layouts.out("out", "f32", [rows, features]);
+      runChecked(device, layouts, linear({ x: layouts.rows("x", "f32", x), ...placeQuantised(layouts, weight, "f32"), out, activations: "int8" }));
+      expectSameBits(`${rows} rows`, download(out), int8Affine(x, weight));
+    }
+  });
+});

@@ -1,4 +1,4 @@
-/** Terms of int8 products to which an offset is added where rounding twice is not rounding once. */
+/** Terms of int8 products and offsets whose sum, rounded twice, is not what it is rounded once. */
 import { test } from "bun:test";
 import { linear } from "../../lib/index.ts";
 import { fused, int8Affine } from "../reference/int8.ts";
@@ -17,22 +17,23 @@ onOnly("cpu", "offsets of int8 terms", ({ device }) => {
     const random = new Random(15);
     const [features, columns] = [40, 32];
     const weight = randomQuantised(random, [features, columns], 4, columns, "f32");
-    // One column counts: it has 127 of x, and 1 of the weight. unit times the sum of x is 1 and less than 2^-30.
+    // One column counts: it has 127 of x, and 1 of the weight. Its product by unit as a scale is 1 and less than 2^-30.
     weight.words.data.fill(0x11111111);
-    let [value, scale, sum, unit] = [0, 0, 0, 0];
-    while (!(unit * sum > 1 && unit * sum < 1 + 2 ** -30)) {
+    let [value, scale, unit, product] = [0, 0, 0, 0];
+    while (!(product > 1 && product < 1 + 2 ** -30)) {
       value = f(random.uniform(1, 2));
       scale = f(value / 127);
-      sum = f(127 * scale);
-      unit = f(f(1 / sum) + (random.below(2) === 0 ? 0 : 2 ** -24));
+      unit = f(f(1 / (127 * scale)) + (random.below(3) - 1) * 2 ** -24);
+      product = f(127 * unit) * scale;
     }
+    const sum = f(127 * scale);
     for (let o = 0; o < features; o++) {
       let [twice, once] = [0, 0];
       while (twice === once) {
-        const factor = f(random.uniform(1, 2));
-        const term = f(f(127 * factor) * scale);
-        const offset = unit * 2 ** (Math.floor(Math.log2(term)) - 24);
-        [twice, once] = [f(term + offset * sum), fused(offset, sum, term)];
+        const offset = f(random.uniform(1, 2));
+        const added = f(offset * sum);
+        const factor = unit * 2 ** (Math.floor(Math.log2(added)) - 24);
+        [twice, once] = [f(f(127 * factor) * scale + added), fused(f(127 * factor), scale, added)];
         weight.scales.data[o] = factor;
         weight.biases.data[o] = offset;
       }

@@ -110,8 +110,8 @@ function int8Product(x: Reference, words: Reference, { bits, group, integer, sca
           whole += integers[i]!;
         }
         const shift = f(whole * scale);
-        const term = f(f(product * scaleAt(at)) * scale);
-        sum = f(sum + (bias === undefined ? term : fused(bias(at), shift, term)));
+        const number = f(product * scaleAt(at));
+        sum = f(sum + (bias === undefined ? f(number * scale) : fused(number, scale, f(bias(at) * shift))));
       }
       out[row * features + o] = sum;
     }

@@ -126,8 +126,8 @@ GD_INLINE void int8_tile(
       if (r == rows / 4) _tile_loadd(3, int8_operand_panel(&from, g + 2), 64);
       if (r == rows / 2) _tile_stored(0, products[(g + 1) % 2], 64);
       if (r == rows - rows / 4) int8_tile_product(&from, g + 2, has_offset);
-      vf term = __builtin_convertvector(load_vi(own + r * INT8_OUTPUTS), vf) * scale * splat(factors[r]);
-      if (has_offset) term = int8_fma(offset, splat(factors[INT8_ROWS + r]), term);
+      vf term = __builtin_convertvector(load_vi(own + r * INT8_OUTPUTS), vf) * scale, x_scale = splat(factors[r]);
+      term = has_offset ? int8_fma(term, x_scale, offset * splat(factors[INT8_ROWS + r])) : term * x_scale;
       out[r] += term;
       /* Keeps the compiler from moving terms of later rows up, for which it has too few registers. */
       if (r % 2 == 1) __asm__ volatile("" : "+v"(out[r]));

@@ -35,8 +35,8 @@ GD_INLINE void int8_block_step(
     if (form.type == 0) offsets[p] = int8_step_factors(matrix->biases, at + done, left - done, dtype, form.group);
     vi all = int8_total(sums[p], small);
     if (int8_ggml_middle(form.type) != INT8_MIDDLE(small)) all += load_vi(x->starts + of_x + done);
-    vf term = __builtin_convertvector(all, vf) * scales[p] * load(x->scales, of_x + done, GD_CPU_F32);
-    if (has_offset) term = int8_fma(offsets[p], load(x->sums, of_x + done, GD_CPU_F32), term);
+    vf term = __builtin_convertvector(all, vf) * scales[p], x_scale = load(x->scales, of_x + done, GD_CPU_F32);
+    term = has_offset ? int8_fma(term, x_scale, offsets[p] * load(x->sums, of_x + done, GD_CPU_F32)) : term * x_scale;
     store(terms, done, GD_CPU_F32, term);
   }
 }

@@ -51,8 +51,8 @@ GD_INLINE void int8_few_step(
     vf scale = load(scales, part * INT8_OUTPUTS, GD_CPU_F32);
     GD_UNROLL for (int r = 0; r < rows; r++) {
       int64_t own = (r == rows - 1 ? last : r) * x.groups + part;
-      vf term = __builtin_convertvector(int8_total(products[r], 0), vf) * scale * splat(x.scales[own]);
-      if (has_offset) term = int8_fma(load(offsets, part * INT8_OUTPUTS, GD_CPU_F32), splat(x.sums[own]), term);
+      vf term = __builtin_convertvector(int8_total(products[r], 0), vf) * scale, x_scale = splat(x.scales[own]);
+      term = has_offset ? int8_fma(term, x_scale, load(offsets, part * INT8_OUTPUTS, GD_CPU_F32) * splat(x.sums[own])) : term * x_scale;
       float *to = r == rows - 1 ? last_sums : sums + r * INT8_OUTPUTS;
       store(to, 0, GD_CPU_F32, load(to, 0, GD_CPU_F32) + term);
     }

@@ -82,8 +82,8 @@ GD_INLINE void int8_sixteen_sums(const uint8_t *numbers, const int8_t *x, vi out
 /* The terms of GD_WIDTH groups: those of the weight from `at` on, of x from `first` on. */
 GD_INLINE vf int8_term(vi products, const float *scales, const float *offsets, int64_t at, const int8_x *x, int64_t first) {
   vf all = __builtin_convertvector(products + load_vi(x->starts + first), vf);
-  vf term = all * load(scales, at, GD_CPU_F32) * load(x->scales, first, GD_CPU_F32);
-  return offsets == NULL ? term : int8_fma(load(offsets, at, GD_CPU_F32), load(x->sums, first, GD_CPU_F32), term);
+  vf term = all * load(scales, at, GD_CPU_F32), x_scale = load(x->scales, first, GD_CPU_F32);
+  return offsets == NULL ? term * x_scale : int8_fma(term, x_scale, load(offsets, at, GD_CPU_F32) * load(x->sums, first, GD_CPU_F32));
 }
 
 /* The terms of `count` groups of one output, those of x from group `first` on, up to whole sixteens of them. In x zeros follow up to as

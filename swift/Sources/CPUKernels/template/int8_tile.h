@@ -98,8 +98,8 @@ GD_INLINE void int8_tile(
       GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
         int64_t at = g * INT8_OUTPUTS + p * GD_WIDTH;
         float *to = sums + r * INT8_OUTPUTS + p * GD_WIDTH;
-        vf term = __builtin_convertvector(products[r][p] + start, vf) * load(scales, at, GD_CPU_F32) * scale;
-        if (offsets != NULL) term = int8_fma(load(offsets, at, GD_CPU_F32), sum, term);
+        vf term = __builtin_convertvector(products[r][p] + start, vf) * load(scales, at, GD_CPU_F32);
+        term = offsets == NULL ? term * scale : int8_fma(term, scale, load(offsets, at, GD_CPU_F32) * sum);
         store(to, 0, GD_CPU_F32, load(to, 0, GD_CPU_F32) + term);
       }
     }
@@ -145,8 +145,8 @@ GD_INLINE void int8_tile(
       GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
         vi all = int8_total(products[r][p], small) + x.starts[own];
         int64_t at = g * INT8_OUTPUTS + p * GD_WIDTH;
-        vf term = __builtin_convertvector(all, vf) * load(scales, at, GD_CPU_F32) * splat(x.scales[own]);
-        if (offsets != NULL) term = int8_fma(load(offsets, at, GD_CPU_F32), splat(x.sums[own]), term);
+        vf term = __builtin_convertvector(all, vf) * load(scales, at, GD_CPU_F32), x_scale = splat(x.scales[own]);
+        term = offsets == NULL ? term * x_scale : int8_fma(term, x_scale, load(offsets, at, GD_CPU_F32) * splat(x.sums[own]));
         out[r][p] += term;
 #if GD_WIDTH == 16
         /* Keeps the compiler from moving terms of later rows up, for which it has too few registers: vectors on the stack delay loads of x. */

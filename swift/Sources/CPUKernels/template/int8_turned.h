@@ -123,8 +123,8 @@ GD_INLINE void int8_turned_terms(
 ) {
   vf term[2];
   GD_UNROLL for (int i = 0; i < 2; i++) {
-    term[i] = __builtin_convertvector(i == 0 ? first : second, vf) * int8_two(scales + i * stride) * x;
-    if (has_offset) term[i] = int8_fma(int8_two(scales + i * stride + INT8_OFFSETS), x_sums, term[i]);
+    vf number = __builtin_convertvector(i == 0 ? first : second, vf) * int8_two(scales + i * stride);
+    term[i] = has_offset ? int8_fma(number, x, int8_two(scales + i * stride + INT8_OFFSETS) * x_sums) : number * x;
   }
   vf sum = *out + (vf)_mm512_shuffle_ps((__m512)term[0], (__m512)term[1], 0x88);
   sum += (vf)_mm512_shuffle_ps((__m512)term[0], (__m512)term[1], 0xdd);

@@ -48,11 +48,13 @@ GD_INLINE void int8_few_step(
         }
       }
     }
-    vf scale = load(scales, part * INT8_OUTPUTS, GD_CPU_F32);
+    vf scale = load(scales, part * INT8_OUTPUTS, GD_CPU_F32), offset = has_offset ? load(offsets, part * INT8_OUTPUTS, GD_CPU_F32) : scale;
     GD_UNROLL for (int r = 0; r < rows; r++) {
       int64_t own = (r == rows - 1 ? last : r) * x.groups + part;
       vf term = __builtin_convertvector(int8_total(products[r], 0), vf) * scale, x_scale = splat(x.scales[own]);
-      term = has_offset ? int8_fma(term, x_scale, load(offsets, part * INT8_OUTPUTS, GD_CPU_F32) * splat(x.sums[own])) : term * x_scale;
+      /* Keeps the compiler from moving offsets' products of all rows up, for which it has too few registers. */
+      if (has_offset) __asm__("" : "+v"(offset) : "v"(term));
+      term = has_offset ? int8_fma(term, x_scale, offset * splat(x.sums[own])) : term * x_scale;
       float *to = r == rows - 1 ? last_sums : sums + r * INT8_OUTPUTS;
       store(to, 0, GD_CPU_F32, load(to, 0, GD_CPU_F32) + term);
     }

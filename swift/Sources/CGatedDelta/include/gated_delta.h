@@ -389,7 +389,7 @@ typedef struct gd_gated_delta_step {
  * activations int8: a group of x has scale = max |x| / 127 and integers q = x / scale, rounded to nearest even, within -127 .. 127;
  * with the weight as a scale times integers n, plus an offset, out is the sum over groups, from the first, of
  *   float(sum of q n) weight_scale scale + offset (float(sum of q) scale)
- * each product and sum rounded to float32; where there is an offset, the first term's product with scale is rounded with the sum alone. A
+ * each product and sum rounded to float32; where there is an offset, the product with scale is not rounded before the sum. A
  * group of zeros, or of numbers whose scale rounds to 0, has scale 0. A row with NaN or an infinity gives NaN. The bits are the same for every instruction set.
  * residual [rows, outFeatures], x's dtype or f32, is added in float32 before the one rounding. It may be out itself: the
  * same buffer, offset, dtype and strides. */

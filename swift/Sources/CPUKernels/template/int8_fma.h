@@ -1,6 +1,6 @@
 /* a * b + c in one rounding with every instruction set, since the results are the same with all of them. */
 #if GD_FMA
-GD_INLINE vf int8_fma(vf a, vf b, vf c) { return __builtin_elementwise_fma(a, b, c); }
+GD_INLINE vf int8_fma(vf a, vf b, vf c) { return fma_vf(a, b, c); }
 #else
 typedef double int8_doubles __attribute__((vector_size(8 * GD_WIDTH)));
 typedef int64_t int8_longs __attribute__((vector_size(8 * GD_WIDTH)));

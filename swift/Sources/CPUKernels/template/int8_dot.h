@@ -7,7 +7,7 @@
  * bits. Otherwise numbers of even and odd columns are widened to 16 bits and multiplied in pairs: x stands in the upper bytes, so
  * that a lane holds 256 times the sum, which is below 2^31.
  *
- * INT8_MIDDLE(small): what the numbers that are multiplied are less than those of the weight. */
+ * INT8_MIDDLE(small): what the numbers that are multiplied are less than those of the weight. int8_is_raised(small): whether lanes hold 256 times their sums. */
 
 typedef vi vi_memory __attribute__((aligned(1), may_alias));
 GD_INLINE vi load_vi(const void *from) { return *(const vi_memory *)from; }
@@ -24,7 +24,7 @@ GD_INLINE vi int8_add(vi sum, int8_weights weights, vi x, int small) {
   return (vi)_mm256_dpbusd_avx_epi32((__m256i)sum, (__m256i)weights, (__m256i)x);
 #endif
 }
-GD_INLINE vi int8_total(vi sum, int small) { return (void)small, sum; }
+GD_INLINE int int8_is_raised(int small) { return (void)small, 0; }
 #define INT8_MIDDLE(SMALL) 0
 enum { INT8_TELLS_SMALL = 0 };
 
@@ -43,7 +43,7 @@ GD_INLINE vi int8_add(vi sum, int8_weights weights, vi x, int small) {
   return (vi)vpadalq_s16((int32x4_t)sum, vpaddq_s16(low, high));
 #endif
 }
-GD_INLINE vi int8_total(vi sum, int small) { return (void)small, sum; }
+GD_INLINE int int8_is_raised(int small) { return (void)small, 0; }
 #define INT8_MIDDLE(SMALL) 128
 enum { INT8_TELLS_SMALL = 0 };
 
@@ -91,5 +91,7 @@ GD_INLINE vi int8_add(vi sum, int8_weights weights, vi x, int small) {
   vi upper = (vi)((vu){0} + 0xff00ff00u);
   return sum + int8_pairs(weights.even, (vi)((vu)x << 8) & upper) + int8_pairs(weights.odd, x & upper);
 }
-GD_INLINE vi int8_total(vi sum, int small) { return GD_WIDTH == 8 || (INT8_TELLS_SMALL && small) ? sum : sum >> 8; }
+GD_INLINE int int8_is_raised(int small) { return GD_WIDTH != 8 && !(INT8_TELLS_SMALL && small); }
 #endif
+
+GD_INLINE vi int8_total(vi sum, int small) { return int8_is_raised(small) ? sum >> 8 : sum; }

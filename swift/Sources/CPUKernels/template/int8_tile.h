@@ -32,6 +32,13 @@ GD_INLINE int int8_run(int most, int64_t group) {
   return GD_WIDTH == 16 ? 1 : most > 63 ? 0 : most > 31 ? 2 : most > 15 || group == 16 ? 4 : 8;
 }
 
+/* A group's sums of products begin with what x's numbers add to them, `groups` apart from a row to the next. */
+GD_INLINE void int8_tile_starts(const int32_t *starts, int64_t groups, vi sums[INT8_ROWS][GD_PARTS], int rows) {
+  GD_UNROLL for (int r = 0; r < rows; r++) {
+    GD_UNROLL for (int p = 0; p < GD_PARTS; p++) sums[r][p] = starts[r * groups] - (vi){0};
+  }
+}
+
 #if GD_WIDTH == 8 && !defined(GD_DOT_AVXVNNI)
 /* Compilers would add up products in other orders, for which registers do not suffice. */
 GD_INLINE void int8_keep(vi sums[INT8_ROWS][GD_PARTS], int rows) {
@@ -76,7 +83,7 @@ GD_INLINE void int8_tile(
   for (int64_t g = 0; g < count; g++) {
     if (asked > 0) int8_ask(next + g * lines, lines, memory->end);
     vi products[INT8_ROWS][GD_PARTS];
-    if (run == 0) __builtin_memset(products, 0, sizeof products);
+    int8_tile_starts(x.starts + g, x.groups, products, rows);
     for (int64_t i = 0; i < group; i += 4 * steps, panel += 4 * steps * INT8_OUTPUTS, x.values += 4 * steps) {
       if (run == 0) {
         int8_tile_products(panel, x.values, x.stride, products, rows, steps, run);
@@ -86,19 +93,17 @@ GD_INLINE void int8_tile(
       int8_tile_products(panel, x.values, x.stride, pairs, rows, steps, run);
       GD_UNROLL for (int r = 0; r < rows; r++) {
         GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
-          vi own = (vi)_mm256_madd_epi16((__m256i)pairs[r][p], _mm256_set1_epi16(1));
-          products[r][p] = i == 0 ? own : products[r][p] + own;
+          products[r][p] += (vi)_mm256_madd_epi16((__m256i)pairs[r][p], _mm256_set1_epi16(1));
         }
       }
     }
     GD_UNROLL for (int r = 0; r < rows; r++) {
       int64_t own = r * x.groups + g;
-      vi start = x.starts[own] - (vi){0};
       vf scale = splat(x.scales[own]), sum = splat(x.sums[own]);
       GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
         int64_t at = g * INT8_OUTPUTS + p * GD_WIDTH;
         float *to = sums + r * INT8_OUTPUTS + p * GD_WIDTH;
-        vf term = __builtin_convertvector(products[r][p] + start, vf) * load(scales, at, GD_CPU_F32);
+        vf term = __builtin_convertvector(products[r][p], vf) * load(scales, at, GD_CPU_F32);
         term = offsets == NULL ? term * scale : int8_fma(term, scale, load(offsets, at, GD_CPU_F32) * sum);
         store(to, 0, GD_CPU_F32, load(to, 0, GD_CPU_F32) + term);
       }
@@ -128,6 +133,7 @@ GD_INLINE void int8_tile(
   for (int64_t g = 0; g < count; g++) {
     if (asked > 0) int8_ask(next + g * lines, lines, memory->end);
     vi products[INT8_ROWS][GD_PARTS] = {0};
+    if (!int8_is_raised(small)) int8_tile_starts(x.starts + g, x.groups, products, rows);
     for (int64_t i = 0; i < group; i += 16) {
       GD_UNROLL for (int k = 0; k < 16; k += 4) {
         int8_weights weights[GD_PARTS];
@@ -143,7 +149,8 @@ GD_INLINE void int8_tile(
     GD_UNROLL for (int r = 0; r < rows; r++) {
       int64_t own = r * x.groups + g;
       GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
-        vi all = int8_total(products[r][p], small) + x.starts[own];
+        vi all = int8_total(products[r][p], small);
+        if (int8_is_raised(small)) all += x.starts[own];
         int64_t at = g * INT8_OUTPUTS + p * GD_WIDTH;
         vf term = __builtin_convertvector(all, vf) * load(scales, at, GD_CPU_F32), x_scale = splat(x.scales[own]);
         term = offsets == NULL ? term * x_scale : int8_fma(term, x_scale, load(offsets, at, GD_CPU_F32) * splat(x.sums[own]));

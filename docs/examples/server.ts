@@ -5,7 +5,7 @@ import { createHandler } from "gated-delta/server";
 const folder = process.argv[2] ?? tinyModel; // of a checkpoint
 using device = Device.open();
 using model = await LanguageModel.load(device, folder, { states: 24, pages: 400 });
-using cache = model.cache({ bytes: 16 * (model.stateBytes + 16 * model.pageBytes) }); // 16 entries of 1024 tokens
+using cache = model.cache({ bytes: 16 * (model.stateBytes + 16 * model.pageBytes + 4 * 1024) }); // 16 entries of 1024 tokens
 
 const key = process.env["KEY"];
 const handler = createHandler(model, {

@@ -20,7 +20,7 @@ has memory for where its options do not say, and how many bytes of the weights i
 copies with weights: "mapped".
 
   --json  one JSON object: ok, bun, package, system, processor, isa (where one is forced),
-          library, backend, cpu, metal, memory, weights (with a folder); what is not
+          library, backend, cpu, metal, memory, weights (with a model); what is not
           there is { error }
 
 Exit status: 0 if the library loads and a backend opens, 1 if not.
@@ -60,7 +60,7 @@ interface Findings {
   readonly metal?: ProbedDevice;
   /** Free bytes, and those that the model of a folder takes. */
   readonly memory: { readonly free: number } | ModelMemoryFindings;
-  /** With a folder: bytes of its weights that a mapped load maps and copies. */
+  /** With a model: bytes of its weights that a mapped load maps and copies. */
   readonly weights?: ProbedWeights;
 }
 

@@ -206,7 +206,7 @@ export class LanguageModel implements Disposable {
   }
 
   /**
-   * Identifies the model: a SHA-256 over its configuration and over the name, dtype, shape and bytes of every tensor that it has
+   * Identifies the model: a SHA-256 over its configuration, its activations unless they are exact, and the name, dtype, shape and bytes of every tensor that it has
    * loaded. Copies of a folder, also with the tensors in other files, have the same identity; a folder with one different bit in
    * a weight has another. Session files hold it, so that no other model continues them.
    *

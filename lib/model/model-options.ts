@@ -89,9 +89,9 @@ export interface LoadModelOptions {
    */
   readonly promptTokens?: number | undefined;
   /**
-   * The most bytes of host memory for copies of sessions that gave way to others. Sessions with 16-bit recurrent states, and
-   * sessions loaded from a file, are copied; others read their tokens again. When it is full such sessions keep their memory,
-   * and others wait. @default the bytes of all states and pages
+   * The most bytes of host memory for copies of sessions that gave way to others. Sessions with 16-bit recurrent states are copied, and
+   * so are those loaded from a file that another version, other kernels or another device have written; others read their tokens again.
+   * When it is full such sessions keep their memory, and others wait. @default the bytes of all states and pages
    */
   readonly swap?: number | undefined;
   /**

@@ -17,9 +17,9 @@ export interface FileChecks {
 
 /** The end of the help texts. */
 export const sharedHelp = `A directory with a config.json is a checkpoint, and so is a GGUF file or a directory with one:
-its model or mixers run whole, split, batched, forked and restored, all to the same bits, and are compared with expected.safetensors where
-there is one. Models also run as sessions: among other sessions, with a cache, drafts, forks
-and files.
+its model or mixers run whole, split, batched, forked and restored, all to the same bits, and
+are compared with expected.safetensors where there is one. Models also run as sessions: among
+other sessions, with a cache, drafts, forks and files.
 
   --backend  where to run (default: auto)
   --threads  CPU threads to use (default: all)

@@ -14,7 +14,7 @@ const int8Meaning = 3;
  * The SHA-256, in hexadecimal, of a JSON text without spaces: `[algorithm, configuration, [[name, dtype, shape, digest], …]]`,
  * with object keys and tensors in ascending order.
  *
- * The configuration is everything that the library reads of it except the end tokens, which change no number.
+ * The configuration is everything that the library reads of it except the end tokens, which change no number, and activations that are not exact.
  *
  * @param digestOf the SHA-256 of the SHA-256s of a tensor's chunks.
  * @param activations other ones than exact are a setting, as they change every state.

@@ -12,7 +12,7 @@ import { sessionCacheOptions } from "./session-schemas.ts";
 
 /** Options of {@link SessionCache}. */
 export interface SessionCacheOptions {
-  /** The most bytes of the model's states, keys and values that the cache may hold. */
+  /** The most bytes of the model's states, keys and values, and of token ids, that the cache may hold. */
   readonly bytes: number;
   /** The least distance of two kept positions, and of the first one from the beginning of its message, in tokens. @default 64 */
   readonly step?: number | undefined;

@@ -103,8 +103,8 @@ METAL_FUNC void attention_scores(thread const AttentionRows& of, device const S*
   }
 }
 
-// Step 3: from the scores of the span at key `first` to weights, for this simdgroup's row; `part` becomes that of this span
-// and, where it is a pair's second, of both.
+// Step 3: makes weights of the scores of the span at key `first`, for this simdgroup's row; `part` becomes that of this span,
+// or of both spans if it is the second of a pair.
 METAL_FUNC void attention_weights(thread const AttentionRows& of, thread Part& part, uint first, bool second, uint index) {
   uint lane = index % GDM_SIMD_LANES;
   uint row = index / GDM_SIMD_LANES;

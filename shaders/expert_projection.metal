@@ -2,7 +2,7 @@
 //
 // out [tokens, ranks, outputs] and x [tokens, ranks, inputs], or [tokens, inputs] with a rank stride of 0, strides in
 // elements; a row p of either is rank p % ranks of token p / ranks. weight [experts, outputs, inputs]: matrix.h, one matrix
-// after the other; or, with MATRIX_PIECES, the table of their places in buffer0 .. buffer3, while scales and biases stand as else. Tiles, their spread and the order of sums: projection.metal.
+// after the other; or, with MATRIX_PIECES, the table of their places in buffer0 .. buffer3, while scales and biases lie as they do otherwise. Tiles, their spread and the order of sums: projection.metal.
 //
 // Few rows, TILE_ROWS 1: a threadgroup takes row group.x and the id that it finds for it in `ids`. One thread reads it, since
 // the host may write to it at any time and all must go the same way. Where it is no expert the row becomes zeros; the first

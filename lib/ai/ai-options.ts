@@ -35,7 +35,7 @@ export interface AiProviderOptions extends Omit<GenerateOptions, "signal" | "onP
 
 /** {@link AiModelOptions} */
 export const aiModelOptions = options<AiModelOptions>()(({ z, choice, flag }) => ({
-  // Whether it is one, and of this model, is for the model's sessions to know.
+  // The model's sessions check that it is a cache, and one of this model.
   cache: z.custom<SessionCache>(() => true).optional(),
   salt: z.string("a text").default(""),
   name: z.string("a text").min(1, "a text that is not empty").optional(),

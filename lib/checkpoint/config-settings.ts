@@ -1,5 +1,5 @@
 /**
- * How each setting of a `config.json` is treated that transformers 5.24 (`configuration_*.py`, `modeling_*.py`,
+ * The treatment of each setting of a `config.json` that transformers 5.24 (`configuration_*.py`, `modeling_*.py`,
  * `modeling_rope_utils.py`, `masking_utils.py`) or mlx-lm 0.32 (`models/*.py`) reads for the architectures that are loaded here.
  * A setting that neither reads is ignored.
  */

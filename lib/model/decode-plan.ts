@@ -23,8 +23,8 @@ export interface PlanShape {
 }
 
 /**
- * Where a plan leaves logits, of two places: it takes its tokens from those that a step left as the best in the other one, or from
- * the host, and leaves its own in 0 then.
+ * The place, one of two, in which a plan leaves logits. It takes its tokens from the best ones that a step has left in the other place; or from
+ * the host, and then it leaves its own in place 0.
  */
 export type Bank = 0 | 1;
 

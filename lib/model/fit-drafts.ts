@@ -30,7 +30,7 @@ export function fitDrafts(entries: readonly Entry[], { ledger, rows, batchTokens
     if (drafts === 0) return entry;
     const list = lists[i]!;
     const own = ledger.addedBy(list, certain[i]!);
-    // Capacity in tokens of the list's pages with those that the certain tokens add, and with all that remain.
+    // How many more tokens fit into the pages: the list's, those that the certain tokens add, and all that remain.
     const room = (list.pages.length + own + Math.max(pages, 0)) * ledger.pageTokens - list.tokens;
     const share = Math.floor(left / drafting--);
     const fitting = Math.max(0, Math.min(drafts, Math.min(share, batchTokens, room) - certain[i]!));

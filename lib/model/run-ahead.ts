@@ -60,7 +60,7 @@ interface Ahead extends Decoded {
   /** In the order of the plan's rows. */
   readonly members: readonly Member[];
   readonly states: StepAhead;
-  /** Whose best tokens it has read. */
+  /** The plan whose best tokens it has read. */
   readonly before: DecodePlan;
 }
 

@@ -2,7 +2,7 @@ import type { Tensor } from "../tensor/tensor.ts";
 import { makeOp } from "./op.ts";
 import type { Op } from "./op.ts";
 
-/** Arguments of {@link combineExperts}: each tensor but `weights` is f32, or of one 16-bit dtype that all others have that are not f32. */
+/** Arguments of {@link combineExperts}: each tensor except `weights` is f32 or of a 16-bit dtype, which is the same for all that are not f32. */
 export interface CombineExpertsArguments {
   /** `[tokens, k, dim]`, f32, f16 or bf16: the output of each token's experts. */
   readonly experts: Tensor;
@@ -12,7 +12,7 @@ export interface CombineExpertsArguments {
   readonly shared?: Tensor | undefined;
   /** `[tokens, 1]`, f32, f16 or bf16: the logits of the shared expert's gate. Given only with `shared`. @default none: `shared` counts whole */
   readonly sharedGate?: Tensor | undefined;
-  /** `[tokens, dim]`, f32, f16 or bf16: added at last. @default none */
+  /** `[tokens, dim]`, f32, f16 or bf16: added last. @default none */
   readonly residual?: Tensor | undefined;
   /** Written: `[tokens, dim]`, f32, f16 or bf16. */
   readonly out: Tensor;

@@ -94,7 +94,7 @@ export const qwenLayers: Pick<Family<QwenLayer>, "elsewhere" | "normForm" | "mix
 
 /**
  * The heads' length and rotation, which transformers reads from `rope_scaling` and mlx-lm from `rope_parameters`. Both read the text
- * model's own; what stands around it has to agree.
+ * model's own settings; those of the model around it have to agree.
  */
 function rotationOf(parts: ConfigParts, data: Omit<Data, "intermediate_size">, place: ConfigPlace): Pick<AttentionConfig, "headDim" | "rotaryDim" | "ropeTheta"> {
   const headDim = data.head_dim ?? 256;

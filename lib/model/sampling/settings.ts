@@ -45,7 +45,7 @@ export interface SamplingOptions {
   readonly temperature?: number | undefined;
   /** How many of the most likely tokens remain, of equal ones those with lower ids; 0 for all. @default 0 */
   readonly topK?: number | undefined;
-  /** Of these, the smallest number of most likely tokens remains whose probabilities reach this sum, above 0. @default 1 */
+  /** Of these, the most likely tokens remain, as few as are needed for their probabilities to reach this sum, above 0. @default 1 */
   readonly topP?: number | undefined;
   /** Of these, tokens remain that have at least this part of the largest probability. @default 0 */
   readonly minP?: number | undefined;

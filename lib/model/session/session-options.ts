@@ -38,8 +38,8 @@ export interface GenerateOptions extends SamplingOptions, ConstraintOptions {
   /** The smallest number of tokens: until then no end token is chosen, and no token of {@link stopTokens}. @default 0 */
   readonly minTokens?: number | undefined;
   /**
-   * The largest number of tokens in thoughts. Then the tokens of the tag come that ends thoughts in the model's chat template. Without
-   * thoughts it has no effect. @default no limit
+   * The largest number of tokens in thoughts. After that many come the tokens of the tag that ends thoughts in the model's chat template.
+   * Without thoughts it has no effect. @default no limit
    */
   readonly maxReasoningTokens?: number | undefined;
   /** The text ends before the first occurrence of any of these strings. Needs a tokenizer. @default none */

@@ -1,4 +1,4 @@
-/** Runs so much work at a time; other work waits, first come first served. */
+/** Limits how much work runs at a time; further work waits, first come, first served. */
 export class Places {
   #free: number;
   readonly #waiting: (() => void)[] = [];

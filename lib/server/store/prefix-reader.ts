@@ -23,7 +23,7 @@ const firstSets = 32;
 const mostNames = 64;
 /** How many prefixes are tried where objects turn out to be missing or damaged. */
 const mostTries = 3;
-/** How many blocks are on their way at a time, how many prefixes, and how many more wait: where all do, tokens are read instead. */
+/** How many blocks are fetched at a time, how many prefixes, and how many more prefixes wait: if as many wait already, tokens are read instead. */
 const blocksAtOnce = 4;
 const prefixesAtOnce = 4;
 const prefixesWaiting = 8;

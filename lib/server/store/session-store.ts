@@ -13,16 +13,16 @@ export interface StoredObject {
  * one began: objects of bytes under names, and sets of short texts. {@link openStore} has a folder, Redis and S3; others implement this.
  *
  * A server trusts nothing that a store gives: objects are signed, and one that is missing or was changed costs time only. So a store may
- * lose objects, and need not write durably. It sees the numbers that a model has made of conversations, from which these can be told.
+ * lose objects, and need not write durably. It sees the numbers that a model has made of conversations, from which the conversations can be reconstructed.
  */
 export interface SessionStore {
   /**
-   * The members of sets, in any order; of a set that there is not, none. Like the others, it rejects if the store fails.
+   * The members of sets, in any order; none for a set that does not exist. Like the other functions, it rejects if the store fails.
    */
   members(sets: readonly string[]): Promise<readonly (readonly string[])[]>;
   /** Adds a member, letters and digits, to a set. */
   add(set: string, member: string): Promise<void>;
-  /** Which objects there are. They count as used, so that those that were not are dropped before them. */
+  /** For each object, whether it exists. Those that do count as used, so that unused objects are dropped before them. */
   has(objects: readonly StoredObject[]): Promise<readonly boolean[]>;
   /**
    * Reads an object.

@@ -1,8 +1,8 @@
 import CPUKernels
 import GatedDeltaTypes
 
-/// Memory for rows of x as the kernels of a format of weights take them, and which rows it has. Linears that follow each other often
-/// multiply the same x, which is written there for the first of them.
+/// Memory for rows of x in the form that the kernels of a weight format take, and a record of the rows in it. Linears that follow each
+/// other often multiply the same x, which is written there once, for the first of them.
 struct HeldRows {
   let memory = ReusedPages()
   private var x = gd_cpu_tensor(nil)

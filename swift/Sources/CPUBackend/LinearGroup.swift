@@ -62,7 +62,7 @@ extension Linear {
       && x.tokenStride == other.x.tokenStride
   }
 
-  /// Whether neither writes where the other reads or writes, if both multiply the same rows, which no output overlaps, and have no residual.
+  /// Whether neither writes where the other reads or writes. Both must multiply the same rows, which no output overlaps, and have no residual.
   fileprivate func isIndependent(of other: Linear) -> Bool { !writes(where: other) && !other.writes(where: self) }
 
   private func writes(where other: Linear) -> Bool {

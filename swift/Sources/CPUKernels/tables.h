@@ -38,8 +38,8 @@ GD_INT8_KERNELS(baseline);
 #endif
 #undef GD_INT8_KERNELS
 
-/* The number of pages of memory that the processor reads faster at the same time than one after another: Intel's fetch ahead within a page
- * only. 0 for others. Written before any kernel runs. */
+/* The number of pages of memory that the processor reads faster in turn than one after another: Intel's processors prefetch within a page
+ * only. 0 for other processors. Written before any kernel runs. */
 extern __attribute__((visibility("hidden"))) int gd_cpu_asks_by_pages;
 /* Whether it has AVX-512 VBMI and GFNI, which kernels of int8 use besides their set's instructions. Written as early. */
 extern __attribute__((visibility("hidden"))) int gd_cpu_has_vbmi;

@@ -13,7 +13,7 @@ public class MTLCompileOptions: NSObject {
   public var languageVersion: MTLLanguageVersion = .version4_1
 }
 
-/// A set's name and size to begin with, of which nothing here depends.
+/// The name and the initial size of a set; nothing here depends on them.
 public class MTLResidencySetDescriptor: NSObject {}
 
 /// Values for `[[function_constant(n)]]`, kept with the type that they were given as: a wrong one is an error.

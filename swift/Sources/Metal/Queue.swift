@@ -23,7 +23,7 @@ final class Condition: @unchecked Sendable {
     return body()
   }
 
-  /// Waits until `holds`, then runs `body` before anybody else can.
+  /// Waits until `holds`, then runs `body` before any other thread can.
   func locked<T>(when holds: () -> Bool, _ body: () -> T) -> T {
     pthread_mutex_lock(mutex)
     defer { pthread_mutex_unlock(mutex) }

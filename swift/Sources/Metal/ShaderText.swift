@@ -1,4 +1,4 @@
-/// A text of several files, whose places `#line` markers tell. Text before the first of these is of a file without a name.
+/// A text made of several files, whose places the `#line` markers give. Text before the first marker belongs to a file without a name.
 struct ShaderText {
   static let known = Texts { ShaderText($0) }
 

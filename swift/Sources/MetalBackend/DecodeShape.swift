@@ -20,8 +20,8 @@ struct DecodeShape {
   }
 }
 
-/// The spread of prefill: prefill.h. Of few threadgroups each waits for its own steps, so that blocks are longer and outputs
-/// are stored at once; many share a core, and have two rows a lane group.
+/// The spread of prefill: prefill.h. If threadgroups are few, each waits for its own steps, so blocks are longer and outputs
+/// are stored at once. If they are many, several share a core, and each has two rows a lane group.
 struct PrefillShape {
   /// Rows of a lane group.
   let tileRows: Int

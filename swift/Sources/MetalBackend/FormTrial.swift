@@ -124,8 +124,8 @@ struct FormTrial {
 }
 
 extension MetalBackend {
-  /// Measures what these ops have a choice of, and no one has measured before. A trial that fails decides nothing: whatever is
-  /// wrong shows where the op itself runs.
+  /// Measures those choices of these ops that have not been measured yet. A trial that fails decides nothing: its cause shows
+  /// when the op itself runs.
   func measureForms(of ops: [EncodedOp]) {
     guard let trials else { return }
     var pass = Pass(device: self, encoder: nil, arena: Arena(pool: arenas))

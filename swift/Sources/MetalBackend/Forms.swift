@@ -5,8 +5,8 @@ import Synchronization
   import Darwin
 #endif
 
-/// A form of a kernel that takes more registers or threadgroup memory than another, for more work at a time. Which of the two is faster is the chip's
-/// matter: one with registers left runs as many threads of it, another fewer, or spills. Both give the same bits.
+/// A form of a kernel that takes more registers or threadgroup memory than another form, for more work at a time. The chip decides which of the two is
+/// faster: one with registers left runs as many threads of this form, another runs fewer, or spills. Both forms give the same bits.
 enum Form: UInt8, CaseIterable {
   /// A projection of blocks of rows by blocks of outputs; otherwise, tiles of rows.
   case blocks
@@ -22,7 +22,7 @@ enum Form: UInt8, CaseIterable {
   /// Products by matrices: threadgroup memory for two steps, and one barrier a step; otherwise, memory for one and two barriers.
   case matrixHalves
 
-  /// Without a measurement: a pipeline with fewer threads than this keeps more of them busy in the other form. GPUs whose
+  /// Without a measurement: if a pipeline has fewer threads than this the other form is taken, which keeps more threads busy. GPUs whose
   /// pipelines have 1024 threads whatever their registers always take the first.
   static let leastThreads = 512
 }

@@ -149,8 +149,8 @@ typedef struct gd_cpu_matrix {
   const void *values, *scales, *biases;
 } gd_cpu_matrix;
 
-/* Columns that share a scale with int8 activations, and what a number of the weight is more than it stands for; group 0: the format
- * is multiplied exactly. */
+/* group: the columns that share a scale with int8 activations; 0: the format is multiplied exactly. middle: by how much a number of the
+ * weight exceeds the integer that it stands for. */
 typedef struct gd_cpu_int8_form {
   int16_t group, middle;
   int16_t is_paired; /* neighbouring columns of the weight share a byte */
@@ -172,8 +172,8 @@ typedef struct gd_cpu_int8_rows {
   float *scales, *sums;
   int32_t *starts;
   int64_t shared; /* so many neighbouring places of gd_cpu_linear have one row here */
-  /* NULL, or the same rows as kernels of `format` take a few of them: int8_turned_bytes of it. An item is two groups of all
-   * rows then. */
+  /* NULL, or memory of int8_turned_bytes for the same rows in the order in which the kernels of `format` take a few rows. An
+   * item is two groups of all rows then. */
   uint8_t *turned;
   uint32_t format;
 } gd_cpu_int8_rows;
@@ -360,8 +360,8 @@ typedef struct gd_cpu_kernels {
   /* The same for bf16 states and single tokens: 1: a row is widened for its sum and again for its update; 2: it is kept
    * in between. Instruction sets that only know 1 stay with it. */
   int32_t (*choose_widening)(void *scratch, int32_t way);
-  /* The same for many tokens: 1, and 2 more where they go over panels of the state and a decay is one number, 4 more where they
-   * do and decays are per key dimension. */
+  /* The same for many tokens: 1, plus 2 if tokens go over panels of the state where a decay is one number, plus 4 if they do so
+   * where decays are per key dimension. */
   int32_t (*choose_turning)(void *scratch, int32_t ways);
   /* One helper each for the whole library, for its tests: out[i] = f(in[i]). */
   void (*exp)(const float *in, float *out, int64_t count);

@@ -126,8 +126,8 @@ typedef struct conv_rows {
   uint32_t x_dtype, out_dtype;
 } conv_rows;
 
-/* Tokens that a vector of channels goes through at once. Where tokens are a power of two apart their rows share a set
- * of the nearest cache: not more of them than it has room for, and all of them read before one is written. */
+/* The number of tokens that a vector of channels goes through at once. Where tokens are a power of two apart, their rows
+ * share a set of the nearest cache: so they are no more than a set has room for, and all are read before one is written. */
 enum { CONV_TOKENS = 4 };
 
 /* CONV_TOKENS tokens of GD_WIDTH channels from c on, of a convolution of four taps. */

@@ -30,15 +30,15 @@ static delta_scratch delta_scratch_make(char **memory, int64_t key_dim) {
   return scratch;
 }
 
-/* The same with the keys from a row on as the first ones. */
+/* The same scratch, with key, query and decayed key beginning at row key_row. */
 GD_INLINE delta_scratch delta_scratch_from(delta_scratch scratch, int64_t key_row) {
   int64_t at = key_row * scratch.padded;
   scratch.key += at, scratch.query += at, scratch.decayed_key += at;
   return scratch;
 }
 
-/* row *= factor, zeros up to padded. The factor is one number for the row, so that its rounding would not average out:
- * it is taken in two parts, the lower one 0 where the factor is a float (and x may be infinite). */
+/* row *= factor, zeros up to padded. All elements share the factor, so the error of its rounding would not average out:
+ * it is taken in two parts. A lower part of 0 is left out, since an infinite x times 0 would be NaN. */
 GD_INLINE void scale_row(float *row, double factor, int64_t dim, int64_t padded) {
   float high = (float)factor, low = (float)(factor - high);
   for (int64_t i = dim; i < padded; i++) row[i] = 0.0f;

@@ -1,5 +1,5 @@
-/* The rows of each expert by its matrix: linear for the rows of each expert, by its matrix. Work items are blocks of GD_CPU_LINEAR_BLOCK features of a
- * group, all its rows each, group by group. The sums are linear's, which depend on neither rows nor items. */
+/* Multiplies the rows of each expert by its matrix, as linear does. Work items are blocks of GD_CPU_LINEAR_BLOCK features of a
+ * group, each with all rows of the group, group by group. The sums are linear's, which depend on neither rows nor items. */
 
 /* linear's features first .. last - 1 of all rows, by whichever kernel. */
 typedef void linear_run(const gd_cpu_linear *op, int64_t first, int64_t last, void *scratch, const uint32_t *stop);

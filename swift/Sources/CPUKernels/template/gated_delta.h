@@ -28,7 +28,7 @@ static void store_before(
   }
 }
 
-/* Whose key and query a row of scratch holds. */
+/* The key head and the token whose key and query a row of scratch holds. */
 typedef struct prepared_row {
   int64_t key_head, token; /* -1: none */
 } prepared_row;

@@ -95,7 +95,7 @@ GD_INLINE void int8_tile_product(const int8_operands *from, int64_t g, int has_o
   else _tile_dpbssd(0, 2, 4);
 }
 
-/* Adds the terms of `count` groups to the sums of `taken` rows of x, new ones of which begin with 0; `rows` is as many, or one more. Tiles, too, may have one row more than
+/* Adds the terms of `count` groups to the sums of `taken` rows of x; new sums begin with 0. `rows` is `taken` or one more. Tiles, too, may have one row more than
  * `taken`. `asked` bytes from `next` on are asked for meanwhile. */
 GD_INLINE void int8_tile(
   const int8_memory *memory, const float *offsets, int8_x x, int64_t count, int64_t group, float *sums, int are_new, int64_t taken,

@@ -1,7 +1,7 @@
 /* Formats of weights that are multiplied by int8 activations straight from their blocks, by vectors of 8 or 16 lanes. */
 
-/* Columns of a group; ggml's type, of MLX's forms that which has the same numbers, 0 for affine ones; bytes and groups of a block, which of
- * those forms is a group; and whether it is one of them, so that factors are in tensors of their own. */
+/* group: columns of a group. type: ggml's type; for a form of MLX, the type that has the same numbers, or 0 for affine forms. bytes, groups: those of
+ * a block, which is a single group in MLX's forms. is_mlx: whether it is a form of MLX, whose factors are in tensors of their own. */
 typedef struct int8_block {
   int64_t group;
   uint32_t type;
@@ -37,7 +37,7 @@ GD_INLINE int int8_offset(int8_block form) {
   return form.is_mlx ? 0 : form.type == GGML_Q4_K ? 16 : form.type == GGML_Q5_K ? 48 : ggml_offset(form.type);
 }
 
-/* Those that one row takes so. */
+/* The formats that one row takes straight from their blocks. */
 #define GD_INT8_BLOCKS(F)                \
   GD_INT8_DIRECT(F)                      \
   GD_INT8_BYTES(F)                       \

@@ -10,8 +10,8 @@ typedef void int8_few(
   int64_t taken, int64_t count, float *sums);
 
 #if defined(GD_DOT_AVX512VNNI)
-/* Whether bytes are asked for once a step and not between groups. Between groups is slower by pages where half floats are copied meanwhile; and more than four rows
- * seldom come here where bytes are asked for by pages, so that they have the smaller code. */
+/* Whether bytes are asked for once a step, instead of between groups. By pages, asking between groups is slower where half floats are copied meanwhile; and more than
+ * four rows seldom come here where bytes are asked for by pages, so they get the smaller code. */
 GD_INLINE int int8_few_asks_at_once(int rows, int8_block form) { return gd_cpu_asks_by_pages && (rows > 4 || int8_few_has_halves(form)); }
 
 /* Compilers do not unroll the parts of groups of 32 columns, which may end early. To make them costs a fifth more code and gives 2 %. */

@@ -5,7 +5,7 @@
 /* Whether a block is 32 columns and begins with a half float, or two, or a byte that is an exponent, which is copied as half floats are. */
 GD_INLINE int int8_few_has_halves(int8_block form) { return !form.is_mlx && form.groups == 1; }
 
-/* The most half floats of a step, of up to four blocks those of all rows: as many offsets follow. */
+/* The most half floats of a step: those of up to four blocks of all rows. As many offsets follow. */
 enum { INT8_FEW_HALVES = 4 * INT8_OUTPUTS };
 typedef struct int8_few_factors {
   float scales[16 * INT8_OUTPUTS], offsets[8 * INT8_OUTPUTS]; /* of a large block, or of a step */

@@ -1,8 +1,8 @@
 /* linear with int8 activations. Of each group of columns, whose integer products have the exact sum D,
  *   term = float(D) weight_scale x_scale + weight_offset float(sum of x's numbers) x_scale
- * each product and sum rounded to float32, in the order int8_terms and int8_tile have, but for the product with x_scale, to which the offset's is added in one
- * rounding (int8_fma.h); an output is the sum of its terms in the order of columns, from 0. No other fused multiply-add, and no order that depends on the width of
- * vectors: equal bits everywhere.
+ * each product and sum rounded to float32, in the order that int8_terms and int8_tile have. Only the product with x_scale is not rounded by itself: the offset's product
+ * is added to it in one rounding (int8_fma.h). An output is the sum of its terms in the order of columns, from 0. There is no other fused multiply-add, and no order
+ * depends on the width of vectors: the bits are equal everywhere.
  *
  * Several rows: the numbers of INT8_OUTPUTS rows of weight are put into a panel, four columns of each output after another, that
  * all rows of x share; the lanes of a vector are outputs, and x is broadcast (int8_tile.h, with AMX int8_amx.h). A few rows: the same

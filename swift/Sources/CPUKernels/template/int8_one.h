@@ -88,8 +88,8 @@ static void int8_one(const gd_cpu_linear *op, const int8_memory *memory, int64_t
   }
 }
 
-/* Whether two rows are multiplied one by one, which costs less than a panel where numbers go into it by way of memory, with Q8_0, whose many scales are transposed
- * for one, and, with vectors of 16 lanes, with all formats of eight bits. */
+/* Whether two rows are multiplied one by one. This costs less than a panel if a panel's numbers go through memory, with Q8_0, whose many scales a panel transposes,
+ * and, with vectors of 16 lanes, with all formats of eight bits. */
 static int int8_takes_two(const gd_cpu_matrix *matrix) {
   int64_t elements = layout_of(matrix).elements;
   int are_bytes = matrix_bytes(matrix, elements) >= elements;

@@ -69,7 +69,7 @@ GD_INLINE void int8_tile_products(
   }
 }
 
-/* Adds the terms of `count` groups to the sums of `rows` rows of x and INT8_OUTPUTS outputs, new ones of which begin with 0; `asked` bytes from `next` on are
+/* Adds the terms of `count` groups to the sums of `rows` rows of x and INT8_OUTPUTS outputs; new sums begin with 0. `asked` bytes from `next` on are
  * asked for meanwhile. */
 GD_INLINE void int8_tile(
   const int8_memory *memory, const float *offsets, int8_x x, int64_t count, int64_t group, float *sums, int are_new, int rows, int run,
@@ -111,7 +111,7 @@ GD_INLINE void int8_tile(
   }
 }
 #else
-/* Adds the terms of `count` groups to the sums of `rows` rows of x and INT8_OUTPUTS outputs, new ones of which begin with 0; `asked` bytes from `next` on are
+/* Adds the terms of `count` groups to the sums of `rows` rows of x and INT8_OUTPUTS outputs; new sums begin with 0. `asked` bytes from `next` on are
  * asked for meanwhile. */
 GD_INLINE void int8_tile(
   const int8_memory *memory, const float *offsets, int8_x x, int64_t count, int64_t group, float *sums, int are_new, int rows, int small,

@@ -54,8 +54,8 @@ static const int8_turned_form *int8_turned_of(uint32_t format) {
   }
 }
 
-/* See gd_cpu_kernels. Two rows are faster by the other kernels where x is too large for the first cache, as it is read with each INT8_OUTPUTS outputs, and where
- * those take blocks of 256 columns straight, both rows at once or one by one (as measured, Q4_K excepted). */
+/* See gd_cpu_kernels. For two rows the other kernels are faster in two cases: if x, which is read again for each INT8_OUTPUTS outputs, is too large for the first
+ * cache, and if they take blocks of 256 columns straight, both rows at once or one by one (as measured, except with Q4_K). */
 static int64_t int8_turned_bytes(uint32_t format, int64_t rows, int64_t columns) {
   const int8_turned_form *form = int8_turned_of(format);
   if (form == NULL || rows < int8_turned_least(form->block) || rows > INT8_TURNED_MOST) return 0;

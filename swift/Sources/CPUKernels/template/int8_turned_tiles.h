@@ -6,7 +6,7 @@
  * While the sums of one set become terms (int8_linear.h), those of the next are stored, the one after it is multiplied, and a fourth is unpacked. The
  * instructions of tiles stand between the terms of two outputs each: several in succession would hold up the instructions after them. */
 
-/* Instruction `slot` of those of a set's tiles. Tile 0 has the sums of the set before until they are stored; 1 and 3 have numbers, 2 and 4 x. */
+/* Runs instruction `slot` of those for a set's tiles. Tile 0 has the sums of the previous set until they are stored; tiles 1 and 3 have numbers, 2 and 4 have x. */
 GD_INLINE void int8_turned_slot(int slot, const uint8_t *numbers, int64_t apart, const uint8_t *x, int32_t *sums, int8_block form) {
   int slice = (slot - 1) / 3, part = (slot - 1) % 3, second = slice % 2;
   if (slot == 0) {

@@ -90,8 +90,9 @@ GD_INLINE void linear_step(
  * by smaller numbers, unpacking and products take longer than reading in any order. */
 GD_INLINE int linear_asks_by_pages(int taken, int64_t bits) { return gd_cpu_asks_by_pages && bits >= (taken == 1 ? 4 : taken <= 4 ? 6 : 64); }
 
-/* Asks for weights as a block of each of `rows` rows is read, the next bytes of `read` in the order of addresses: as linear_asks_by_pages says, or in
- * that order, LINEAR_AHEAD and as far as the last of the rows begins after the first: nearer, the ends of long rows would not be there yet. */
+/* Asks for weights while a block of each of `rows` rows is read, the next bytes of `read` in the order of addresses: by pages where linear_asks_by_pages
+ * says so, else in that order, as far ahead as LINEAR_AHEAD and the distance from the first of the rows to the last: nearer, the ends of long rows would
+ * not be there yet. */
 GD_INLINE void linear_fetch_blocks(const uint8_t *read, int64_t row_bytes, const char *end, block_unpacking format, int rows, int taken) {
   if (linear_asks_by_pages(taken, format.bytes * 8 / format.elements)) fetch_pages(read, rows * format.bytes, end);
   else fetch_far(read + (rows - 1) * row_bytes + LINEAR_AHEAD, rows * format.bytes);

@@ -125,7 +125,8 @@ static __attribute__((noinline, unused)) void few_place(const linear_few *few, c
 }
 
 #if GD_WIDTH == 16
-/* The outputs of a row of weight from its partials, or those of its second chain, and if `first` is not NULL those of the first one, `apart` floats apart. */
+/* The outputs of a row of weight from its partials. If `first` is not NULL these are the partials of its second chain, and those of the first are added, which
+ * begin there, `apart` floats from one to the next. */
 GD_INLINE void few_sum(vf part[LINEAR_TAKEN], const float *first, int64_t apart, float *outputs) {
   GD_UNROLL for (int t = 0; t < LINEAR_TAKEN && first != NULL; t++) part[t] = load(first, t * apart, GD_CPU_F32) + part[t];
   sum_eight(part, outputs);

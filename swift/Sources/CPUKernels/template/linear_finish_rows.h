@@ -1,6 +1,6 @@
-/* Outputs of many rows with int8 activations. Exact rows gain a few hundredths in `linear`, none in a prompt, and their five instruction sets have no room. */
+/* Outputs of many rows with int8 activations. Exact rows would gain a few hundredths in `linear` and nothing in a prompt, and there is no room for the code in their five instruction sets. */
 
-/* Rows from one whose outputs, which are one line, are stored to the one that is asked for: rows are pages apart, and stores would wait for each line. */
+/* The number of rows between the row whose outputs, one line, are stored and the row that is asked for: rows are pages apart, and stores would wait for each line. */
 enum { LINEAR_ROWS_AHEAD = 32 };
 /* Asks for the outputs, and what is added to them, of the first of `rows` rows from `row` on, before their sums are made. */
 static void linear_ask_first(const gd_cpu_linear *op, int64_t rows, int64_t row, int64_t first) {

@@ -1,6 +1,6 @@
 /* Two to LINEAR_TAKEN exact rows of x by small blocks whose factors are half floats at their beginning (linear_dot.h has the other rows and weights).
- * Half floats are copied by scalar instructions, a few blocks ahead, and become float32 sixteen at a time: conversions one by one take an eighth of the
- * units that multiply. All weights of a block are made before its products, so that neither bytes nor tables keep registers from partials. */
+ * Half floats are copied by scalar instructions, a few blocks ahead, and become float32 sixteen at a time: one by one, conversions would take an eighth of the time of
+ * the units that multiply. All weights of a block are made before its products, so that neither bytes nor tables keep registers from partials. */
 #if GD_WIDTH == 16
 
 /* The most rows of weight of a set, and the blocks of each whose half floats are copied at a time. */

@@ -76,6 +76,18 @@ describe("a checkpoint", () => {
     expect(named.read("a")[0]).toBe(7);
   });
 
+  test("a folder with an index and a file that the index does not name is refused", () => {
+    const { path, index } = sharded();
+    writeSafetensors(join(path, "model.safetensors"), { a: byte(7) });
+    expect(refusal(path, openCheckpoint)).toContain("expected one checkpoint in it");
+    using chosen = openCheckpoint(index);
+    expect(chosen.read("a")[0]).not.toBe(7);
+    // Converters write such an index.
+    writeFileSync(index, JSON.stringify({ weight_map: { a: "model.safetensors" } }));
+    using named = openCheckpoint(path);
+    expect(named.read("a")[0]).toBe(7);
+  });
+
   test("is parsed once, however many tensors are asked for", () => {
     const { path } = sharded();
     using parse = spyOn(JSON, "parse");

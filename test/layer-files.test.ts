@@ -53,6 +53,18 @@ describe("where a layer's tensors may be", () => {
     expect(outputOf(at)).toEqual(expected);
   });
 
+  test("the configuration of a folder, before that of its file's metadata", () => {
+    const at = newFolder();
+    const other = JSON.stringify({ ...smallConfig, rms_norm_eps: 0.5 });
+    const tensors = tensorsOf(weights, "f32", prefixOf(0));
+    writeSafetensors(join(at, "model.safetensors"), tensors, { config: other });
+    expect(outputOf(at)).not.toEqual(expected);
+    writeFileSync(join(at, "config.json"), JSON.stringify(smallConfig));
+    expect(outputOf(at)).toEqual(expected);
+    writeSafetensors(join(at, "layer.safetensors"), tensors, { config: other });
+    expect(outputOf(join(at, "layer.safetensors"))).not.toEqual(expected);
+  });
+
   test("conv1d.weight without its middle dimension", () => {
     const conv = weights.get("conv1d.weight")!;
     const flat = new Map([...weights, ["conv1d.weight", { shape: [conv.shape[0]!, conv.shape[2]!], data: conv.data }]]);

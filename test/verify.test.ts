@@ -5,6 +5,7 @@ import { basename, dirname, join } from "node:path";
 import manifest from "../package.json" with { type: "json" };
 import type { Row } from "../lib/cli/verify/report.ts";
 import { openSafetensors, writeSafetensors } from "../lib/checkpoint/safetensors.ts";
+import type { TensorToWrite } from "../lib/checkpoint/safetensors.ts";
 import { gatedDelta, npmRunVerify, rowsOf } from "./support/command.ts";
 import { scratch } from "./support/files.ts";
 import { writeCausalConv, writeGatedDelta, writeGatedRmsNorm, writeLayerCase } from "./support/golden-writer.ts";
@@ -331,6 +332,22 @@ describe("directories", () => {
     expect(status).toBe(0);
     expect(rows.length).toBeGreaterThan(20);
     expect(rows.every(({ tensor }) => /^layer 1: .*bits of one prefill$/.test(tensor))).toBe(true);
+  });
+
+  test("of whole models of which there are mixers only", () => {
+    const folder = copyOf((path) => {
+      const model = join(path, "model.safetensors");
+      const tensors = new Map<string, TensorToWrite>([["model.embed_tokens.weight", { dtype: "F32", shape: [1, 1], data: new Float32Array(1) }]]);
+      {
+        using file = openSafetensors(model);
+        for (const name of file.names) tensors.set(name, { ...file.info(name), data: file.read(name) });
+      }
+      rmSync(model);
+      writeSafetensors(model, tensors);
+    });
+    const { status, rows, errors } = verify([folder]);
+    expect([status, errors]).toEqual([0, ""]);
+    expect(new Set(rows.map(({ op }) => op))).toEqual(new Set(["GatedDeltaNet"]));
   });
 
   test("that are not what they say fail, or are bad", () => {

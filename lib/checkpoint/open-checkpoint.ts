@@ -39,7 +39,7 @@ const mostFiles = 65536;
  * @param source a `.safetensors` file, an index (`.json`), a GGUF file, a directory that holds one of these, or a list of
  *   safetensors files, whose tensors must have distinct names.
  * @param caller the call that errors name, also errors of later reads. @default this function, then the checkpoint's methods
- * @throws {FileError} if a file is missing or damaged, or two files have a tensor of the same name.
+ * @throws {FileError} if a file is missing or damaged, a directory has several checkpoints, or two files have a tensor of the same name.
  */
 export function openCheckpoint(source: string | readonly string[], caller?: string): TensorSource {
   const op = caller ?? "openCheckpoint";
@@ -55,7 +55,9 @@ export function openCheckpoint(source: string | readonly string[], caller?: stri
   if (gguf !== undefined) return openGguf(gguf, caller);
   const path = kind === "directory" ? findIn(op, source) : source;
   if (!path.endsWith(".json")) return openSafetensors(path, caller);
-  return new ShardedCheckpoint(path, readIndex(op, path), caller);
+  const shardOf = readIndex(op, path);
+  if (kind === "directory") refuseTwo(op, source, shardOf);
+  return new ShardedCheckpoint(path, shardOf, caller);
 }
 
 /**
@@ -223,6 +225,13 @@ function findIn(op: string, directory: string): string {
     throw new FileError(directory, { op, expected, received: files.length === 0 ? none : `${files.length} files` });
   }
   return join(directory, found);
+}
+
+/** Refuses a folder with an index and a file that is a checkpoint of its own: other programs read the file. */
+function refuseTwo(op: string, directory: string, shardOf: ReadonlyMap<string, string>): void {
+  const single = join(directory, singleName);
+  if (kindOfPath(single) === "nothing" || new Set(shardOf.values()).has(single)) return;
+  throw new FileError(directory, { op, expected: `one checkpoint in it, ${indexName} or ${singleName}`, received: "both, and the index does not name that file" });
 }
 
 function listText(names: readonly string[]): string {

@@ -1,7 +1,7 @@
 /** Finds a layer's configuration: an argument, the checkpoint's metadata, or the `config.json` of its folder. */
 
 import { existsSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { FileError, describe } from "../errors.ts";
 import { foreignToJson } from "./foreign.ts";
 import { readWhole } from "./regular-file.ts";
@@ -23,8 +23,8 @@ export interface ConfigSource {
 const found = new WeakMap<TensorSource, ConfigSource>();
 
 /**
- * The configuration of a checkpoint: the one that was passed; otherwise the JSON `config` in the metadata of the first open
- * file; otherwise `config.json` in the checkpoint's folder.
+ * The configuration of a checkpoint: the one that was passed; otherwise `config.json` in its folder, if the checkpoint has the name that
+ * Hugging Face's folders have; otherwise the JSON `config` in the metadata of the first open file; otherwise `config.json` in its folder.
  *
  * @param given a path of a `config.json`, its parsed contents, or undefined.
  * @throws FileError for a file that is missing or not JSON, and if there is no configuration.
@@ -38,10 +38,12 @@ export function readConfig(source: TensorSource, given: string | object | undefi
 }
 
 function findConfig(source: TensorSource, op: string): ConfigSource {
-  const embedded = source.metadata.get("config");
-  if (embedded !== undefined) return { config: parseJson(new TextEncoder().encode(embedded), source.path, op), path: source.path };
   const inFolder = join(dirname(source.path), "config.json");
-  if (existsSync(inFolder)) return { config: readJson(inFolder, op), path: inFolder };
+  const isThere = existsSync(inFolder);
+  const comesFirst = isThere && /^model\.safetensors(?:\.index\.json)?$/.test(basename(source.path));
+  const embedded = comesFirst ? undefined : source.metadata.get("config");
+  if (embedded !== undefined) return { config: parseJson(new TextEncoder().encode(embedded), source.path, op), path: source.path };
+  if (isThere) return { config: readJson(inFolder, op), path: inFolder };
   const expected = "config.json in its folder, a config in its metadata, or the option `config`";
   throw new FileError(source.path, { op, expected, received: "none of them" });
 }

@@ -13,7 +13,7 @@ import type { Tensor } from "../tensor/tensor.ts";
 export interface GatedDeltaNetOptions {
   /** Index of the layer in the model, from 0. */
   readonly layer: number;
-  /** Path or contents of `config.json`. Default: the `config` in the file's metadata, or `config.json` in its folder. */
+  /** Path or contents of `config.json`. Default: the `config` in the file's metadata, or `config.json` in its folder, which goes before the metadata of `model.safetensors`. */
   readonly config?: string | object | undefined;
   /** The layer of a {@link StatePool} that holds this mixer's states. Optional for pools of one layer. */
   readonly poolLayer?: number | undefined;

@@ -7,6 +7,8 @@ import type { Device } from "../../device/device.ts";
 import { FileError } from "../../errors.ts";
 import type { Prompts } from "../../model/model-options.ts";
 import { findGguf } from "../../checkpoint/gguf/find-gguf.ts";
+import { modelTypes } from "../../checkpoint/mixer-config.ts";
+import { readConfig } from "../../checkpoint/read-config.ts";
 import { openCheckpoint } from "../../checkpoint/safetensors.ts";
 import type { ActivationForm } from "../../native/options.ts";
 import type { FloatDType } from "../../tensor/dtype.ts";
@@ -30,8 +32,13 @@ export interface FolderKind {
   readonly op: string;
   /** The contents of such a folder, for messages. */
   readonly noun: string;
-  /** Whether a folder whose checkpoint has these tensors is of this kind. */
-  matches(names: readonly string[]): boolean;
+  /**
+   * Whether a folder is of this kind.
+   *
+   * @param names the names of its checkpoint's tensors.
+   * @param types each `model_type` of its configuration.
+   */
+  matches(names: readonly string[], types: readonly string[]): boolean;
   /**
    * Runs the checkpoint in every way and reports each.
    *
@@ -55,15 +62,15 @@ export async function checkFolder(path: string, device: Device, settings: CheckS
   if (findGguf(path) === undefined && !existsSync(join(path, "config.json"))) {
     throw new FileError(path, { op: "verify", expected: `a golden file, or the directory of ${nouns}`, received: "a directory without config.json" });
   }
-  const names = namesOf(path);
-  const kind = kinds.find(({ matches }) => matches(names));
+  const { names, types } = contentsOf(path);
+  const kind = kinds.find(({ matches }) => matches(names, types));
   if (!kind) throw new FileError(path, { op: "verify", expected: nouns, received: "a checkpoint of another kind" });
   const report = new Report({ file: path, op: kind.op, backend: device.backend });
   await kind.check(path, names, device, report, settings);
   return report.rows;
 }
 
-function namesOf(path: string): readonly string[] {
+function contentsOf(path: string): { readonly names: readonly string[]; readonly types: readonly string[] } {
   using source = openCheckpoint(path, "verify");
-  return source.names;
+  return { names: source.names, types: modelTypes(readConfig(source, undefined, "verify").config) };
 }

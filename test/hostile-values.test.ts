@@ -1,6 +1,6 @@
 /** Any value in any place ends in a typed error or a sound result, never in an error of the engine. */
 import { describe, expect, test } from "bun:test";
-import { GatedDeltaError, GatedDeltaNet, StatePool } from "../lib/index.ts";
+import { GatedDeltaError, GatedDeltaNet, StatePool, decodeBf16, encodeBf16 } from "../lib/index.ts";
 import type { Op } from "../lib/index.ts";
 import { makeOp, addOp, opNames, soundArguments } from "./support/arguments.ts";
 import { openDevice, thrownBy } from "./support/devices.ts";
@@ -61,6 +61,8 @@ const calls: Record<string, (value: unknown) => unknown> = {
   "step of one": (value) => pool.step([as(value)]),
   "step's options": (value) => pool.step([], as(value)),
   zero: (value) => pool.zero(as(value)),
+  decodeBf16: (value) => decodeBf16(as(value)),
+  encodeBf16: (value) => encodeBf16(as(value)),
   "load's device": (value) => GatedDeltaNet.load(as(value), path, { layer: 0 }),
   "load's files": (value) => GatedDeltaNet.load(device, as(value), { layer: 0 }),
   "load's file": (value) => GatedDeltaNet.load(device, [as(value)], { layer: 0 }),

@@ -1,6 +1,7 @@
 /** A call of the SDK as a request for an answer. */
 import type { LanguageModelV4CallOptions, SharedV4Warning } from "@ai-sdk/provider";
 import { invalid } from "../arguments/checks.ts";
+import { reading } from "../arguments/reading.ts";
 import { isRecord } from "../checkpoint/json.ts";
 import type { ConstraintOptions } from "../model/constraints/constraint-grammar.ts";
 import type { GenerateOptions } from "../model/session/session-options.ts";
@@ -26,9 +27,17 @@ const ownOptions = "gatedDelta";
  * @throws {GatedDeltaError} that names the member at fault.
  */
 export function readCall(op: string, call: LanguageModelV4CallOptions): Call {
+  return reading(op, "", () => {
+    if (!isRecord(call)) throw invalid(op, "", "a call's options", call);
+    return read(op, call);
+  });
+}
+
+function read(op: string, call: LanguageModelV4CallOptions): Call {
+  for (const name of ["maxOutputTokens", "seed"] as const) if (call[name] != null && typeof call[name] !== "number") throw invalid(op, name, "a number", call[name]);
   const warnings: SharedV4Warning[] = [];
   const { salt, variables, ...own } = ownOf(op, call.providerOptions?.[ownOptions]);
-  const tools = toolsOf(call.tools, warnings);
+  const tools = toolsOf(op, call.tools, warnings);
   const { reasoning = "provider-default" } = call;
   if (reasoning !== "provider-default" && reasoning !== "none") {
     warnings.push({ type: "compatibility", feature: "reasoning", details: "the model thinks or does not: levels of effort are one" });
@@ -43,7 +52,7 @@ export function readCall(op: string, call: LanguageModelV4CallOptions): Call {
     frequencyPenalty: call.frequencyPenalty,
     stop: call.stopSequences,
     seed: call.seed,
-    ...constraintOf(call, tools.length > 0),
+    ...constraintOf(op, call, tools.length > 0),
   };
   const settings = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined && value !== null));
   return {
@@ -70,8 +79,11 @@ function ownOf(op: string, value: unknown = {}): OwnOptions {
 }
 
 /** The functions of a call, in the form that chat templates read. */
-function toolsOf(tools: LanguageModelV4CallOptions["tools"], warnings: SharedV4Warning[]): object[] {
-  return (tools ?? []).flatMap((tool) => {
+function toolsOf(op: string, given: LanguageModelV4CallOptions["tools"], warnings: SharedV4Warning[]): object[] {
+  const tools = given ?? [];
+  if (!Array.isArray(tools)) throw invalid(op, "tools", "an array of tools", tools);
+  return tools.flatMap((tool, i) => {
+    if (!isRecord(tool)) throw invalid(op, `tools[${i}]`, "a tool", tool);
     if (tool.type === "function") {
       const { name, description, inputSchema: parameters } = tool;
       return [{ type: "function", function: { name, ...(description === undefined ? {} : { description }), parameters } }];
@@ -81,7 +93,8 @@ function toolsOf(tools: LanguageModelV4CallOptions["tools"], warnings: SharedV4W
   });
 }
 
-function constraintOf({ responseFormat: format, toolChoice: choice = { type: "auto" } }: LanguageModelV4CallOptions, tools: boolean): ConstraintOptions {
+function constraintOf(op: string, { responseFormat: format, toolChoice: choice = { type: "auto" } }: LanguageModelV4CallOptions, tools: boolean): ConstraintOptions {
+  if (!isRecord(choice)) throw invalid(op, "toolChoice", "an object with a type", choice);
   const schema = format?.type === "json" ? format.schema ?? { type: "object" } : undefined;
   return constraintOptions(schema, choice.type === "tool" ? { name: choice.toolName } : choice.type, tools);
 }

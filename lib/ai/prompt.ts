@@ -14,7 +14,9 @@ type Assistant = Extract<LanguageModelV4Message, { readonly role: "assistant" }>
  * @throws {GatedDeltaError} that names the part: `UnsupportedError` for images, sounds, files that are no text, and what a provider ran.
  */
 export function messagesOf(op: string, prompt: LanguageModelV4Prompt): ChatMessage[] {
+  if (!Array.isArray(prompt)) throw invalid(op, "prompt", "an array of messages", prompt);
   return prompt.flatMap((message, i) => {
+    if (!isRecord(message)) throw invalid(op, `prompt[${i}]`, "a message", message);
     const at = `prompt[${i}].content`;
     switch (message.role) {
       case "system":
@@ -26,6 +28,8 @@ export function messagesOf(op: string, prompt: LanguageModelV4Prompt): ChatMessa
       case "tool":
         // Answers to questions whether a provider may run a tool: none runs here.
         return message.content.flatMap((part, j) => (part.type === "tool-result" ? [resultOf(op, part, `${at}[${j}]`)] : []));
+      default:
+        throw invalid(op, `prompt[${i}].role`, '"system", "user", "assistant" or "tool"', (message as { readonly role: unknown }).role);
     }
   });
 }

@@ -1,6 +1,10 @@
 /** Checks of options objects by the schemas of `schemas.ts`, for calls that are not made for each token. */
 import { GatedDeltaError, describe } from "../errors.ts";
 import { membersOf } from "./members.ts";
+import { asArray, reading } from "./reading.ts";
+
+/** The longest array of an option. */
+const mostElements = 2 ** 24;
 
 /** A schema of options, which its first call makes. */
 export type OptionsSchema<Checked> = () => {
@@ -30,6 +34,10 @@ interface Issue {
 export function checkOptions<Checked>(schema: OptionsSchema<Checked>, op: string, value: unknown): Checked {
   const { keys, safeParse } = schema();
   const members = membersOf<Record<string, unknown>>(op, value as Record<string, unknown>, keys, { argument: "" });
+  // A proxy may claim any length, and zod would make an array of that.
+  for (const [name, member] of Object.entries(members)) {
+    if (reading(op, name, () => Array.isArray(member))) members[name] = asArray(op, name, "an array", member, mostElements);
+  }
   let result;
   try {
     result = safeParse(members);

@@ -1,5 +1,6 @@
 /** The parts of schemas. Their messages become the `expected` of an error. Loaded by `schemas.ts`, with zod. */
 import { z } from "zod";
+import { isSignal } from "./signals.ts";
 
 export { z };
 
@@ -20,7 +21,7 @@ export function nameOf<Table extends object>(table: Table) {
 }
 
 /** A signal that ends a wait. */
-export const signal = z.custom<AbortSignal>((value) => value instanceof AbortSignal, "an AbortSignal").optional();
+export const signal = z.custom<AbortSignal>(isSignal, "an AbortSignal").optional();
 
 /** A boolean. */
 export const flag = z.boolean("a boolean");

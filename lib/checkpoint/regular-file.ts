@@ -21,6 +21,8 @@ export function statOf(path: string): Stats | undefined {
  * @throws {FileError} for anything but a regular file.
  */
 export function openRegularFile(path: string, op: string): { descriptor: number; size: number } {
+  // In file names a lone surrogate becomes U+FFFD, so that several paths would name one file.
+  if (!path.isWellFormed()) throw new FileError(path, { op, expected: "a path of well-formed Unicode", received: "one with a lone surrogate" });
   let descriptor: number | undefined;
   try {
     descriptor = openSync(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));

@@ -100,7 +100,7 @@ class Replacement {
 
   /** Creates the temporary file. */
   static begin(path: string, op: string): Replacement {
-    if (typeof path !== "string" || path === "" || path.endsWith("/")) {
+    if (typeof path !== "string" || path === "" || path.endsWith("/") || !path.isWellFormed()) {
       throw new GatedDeltaError("invalid-argument", { op, argument: "path", expected: "a file's path", received: describe(path) });
     }
     try {

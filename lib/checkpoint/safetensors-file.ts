@@ -33,8 +33,8 @@ export class SafetensorsFile extends FileTensors {
   constructor(path: string, caller?: string) {
     super(caller);
     const op = caller ?? "openSafetensors";
-    if (typeof path !== "string") {
-      throw new GatedDeltaError("invalid-argument", { op, argument: "path", expected: "a string", received: describe(path) });
+    if (typeof path !== "string" || !path.isWellFormed()) {
+      throw new GatedDeltaError("invalid-argument", { op, argument: "path", expected: "a string of well-formed Unicode", received: describe(path) });
     }
     this.path = path;
     this.#file = new OpenFile(path, op, () => this.#ranges());

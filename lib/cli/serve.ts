@@ -1,5 +1,5 @@
 /** `gated-delta serve`: serves a model over HTTP. */
-import { readFileSync } from "node:fs";
+import { readWhole } from "../checkpoint/regular-file.ts";
 import { Device } from "../device/device.ts";
 import { GatedDeltaError, describe } from "../errors.ts";
 import { LanguageModel } from "../model/language-model.ts";
@@ -119,7 +119,7 @@ function secretOf(store: string | undefined, file: string | undefined): string |
   if (file === undefined) throw new UsageError("--store needs --secret-file: the servers' secret, such as 64 digits of `openssl rand -hex 32`");
   let text: string;
   try {
-    text = readFileSync(file, "utf8").trim();
+    text = new TextDecoder().decode(readWhole(file, "serve", "a secret", 65536)).trim();
   } catch (cause) {
     throw new UsageError(`--secret-file: ${errorText(cause)}`);
   }

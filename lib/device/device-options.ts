@@ -1,6 +1,7 @@
 /** Options of {@link Device}'s methods. */
 import { GatedDeltaError, describe } from "../errors.ts";
 import { checkOptions } from "../arguments/options.ts";
+import { isSignal } from "../arguments/signals.ts";
 import { membersOf } from "../arguments/members.ts";
 import { deviceOptions } from "./device-schemas.ts";
 
@@ -45,18 +46,6 @@ export function asFinishOptions(op: string, options: FinishOptions): FinishOptio
     });
   }
   return { signal, timeoutMs: asTimeout(op, timeoutMs) };
-}
-
-const abortedOf = Object.getOwnPropertyDescriptor(AbortSignal.prototype, "aborted")!.get!;
-
-/** Whether a value is an AbortSignal, and not a proxy of one or an object that only has its prototype. */
-function isSignal(value: unknown): value is AbortSignal {
-  try {
-    abortedOf.call(value);
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 /** Checks a timeout; undefined means none. */

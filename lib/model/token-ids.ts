@@ -20,7 +20,7 @@ export interface TokenLimits {
  */
 export function readTokenIds(op: string, argument: string, value: unknown, limits: TokenLimits): number[] {
   const { expected, vocabSize, most, tooLong } = limits;
-  const typed = value instanceof Int32Array || value instanceof Uint32Array;
+  const typed = ArrayBuffer.isView(value) && (value instanceof Int32Array || value instanceof Uint32Array);
   const ids = typed ? copyOf(op, argument, value, limits) : asArray(op, argument, expected, value, most, tooLong);
   for (let i = 0; i < ids.length; i++) {
     const id = ids[i];

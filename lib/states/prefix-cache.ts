@@ -152,11 +152,9 @@ export class PrefixCache implements Disposable {
 /** Copies token ids, so that later changes of the caller's array do not affect an entry. */
 function asTokens(op: string, value: unknown): Uint32Array {
   const argument = "tokens";
-  if (value instanceof Uint32Array) return value.slice();
-  if (!(value instanceof Int32Array) && !Array.isArray(value)) {
-    throw invalid(op, argument, "a Uint32Array, an Int32Array or an array of token ids", value);
-  }
-  const source = Array.isArray(value) ? asArray(op, argument, "an array of token ids", value, largestIndex) : value;
+  if (ArrayBuffer.isView(value) && value instanceof Uint32Array) return value.slice();
+  const isTyped = ArrayBuffer.isView(value) && value instanceof Int32Array;
+  const source = isTyped ? value : asArray(op, argument, "a Uint32Array, an Int32Array or an array of token ids", value, largestIndex);
   return Uint32Array.from(source, (token: unknown, i) => {
     if (typeof token === "number" && token >>> 0 === token) return token;
     const expected = "a token id in 0..4294967295";

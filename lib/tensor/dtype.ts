@@ -5,6 +5,7 @@
  * dtype as an argument instead of inferring it from the array.
  */
 import { asInteger, invalid } from "../arguments/checks.ts";
+import { asArray } from "../arguments/reading.ts";
 import { DTypeError, describe } from "../errors.ts";
 
 /**
@@ -95,8 +96,16 @@ function encodeBf16Value(value: number): number {
   return high + (high & 1);
 }
 
-function expectList(op: string, argument: string, value: unknown): void {
-  if (!Array.isArray(value) && !ArrayBuffer.isView(value)) throw invalid(op, argument, "an array of numbers", value);
+/** The longest array of JavaScript numbers: a proxy may claim any length. */
+const longestArray = 2 ** 26;
+
+const lengthOf = Object.getOwnPropertyDescriptor(Object.getPrototypeOf(Uint8Array.prototype), "length")!.get!;
+
+/** A typed array as it is, and its length, which a subclass may have overridden; a copy of an array. */
+function listOf(op: string, argument: string, value: unknown): { readonly list: ArrayLike<unknown>; readonly length: number } {
+  if (ArrayBuffer.isView(value) && !(value instanceof DataView)) return { list: value as Uint8Array, length: lengthOf.call(value) as number };
+  const list = asArray(op, argument, "an array of numbers", value, longestArray);
+  return { list, length: list.length };
 }
 
 /**
@@ -106,10 +115,10 @@ function expectList(op: string, argument: string, value: unknown): void {
  */
 export function encodeBf16(values: ArrayLike<number>): Uint16Array<ArrayBuffer> {
   const op = "encodeBf16";
-  expectList(op, "values", values);
-  const out = new Uint16Array(values.length);
-  for (let i = 0; i < out.length; i++) {
-    const value: unknown = values[i];
+  const { list, length } = listOf(op, "values", values);
+  const out = new Uint16Array(length);
+  for (let i = 0; i < length; i++) {
+    const value = list[i];
     if (typeof value !== "number") throw invalid(op, `values[${i}]`, "a number", value);
     out[i] = encodeBf16Value(value);
   }
@@ -123,10 +132,10 @@ export function encodeBf16(values: ArrayLike<number>): Uint16Array<ArrayBuffer> 
  */
 export function decodeBf16(bits: ArrayLike<number>): Float32Array<ArrayBuffer> {
   const op = "decodeBf16";
-  expectList(op, "bits", bits);
-  const out = new Float32Array(bits.length);
+  const { list, length } = listOf(op, "bits", bits);
+  const out = new Float32Array(length);
   const words = new Uint32Array(out.buffer);
-  for (let i = 0; i < out.length; i++) words[i] = (bits instanceof Uint16Array ? bits[i]! : asInteger(op, `bits[${i}]`, bits[i], 0, 0xffff)) << 16;
+  for (let i = 0; i < length; i++) words[i] = (bits instanceof Uint16Array ? bits[i]! : asInteger(op, `bits[${i}]`, list[i], 0, 0xffff)) << 16;
   return out;
 }
 

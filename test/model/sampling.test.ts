@@ -250,6 +250,7 @@ describe("biases", () => {
       [{ 5: 1 }, "range", "logitBias"], [new Map([[-1, 1]]), "invalid-argument", "logitBias"], [{ a: 1 }, "invalid-argument", "logitBias"], [{ "01": 1 }, "invalid-argument", "logitBias"], [new Map([["1", 1]]), "invalid-argument", "logitBias"], [[1], "invalid-argument", "logitBias"],
       [{ 1: 101 }, "invalid-argument", "logitBias[1]"], [{ 1: NaN }, "invalid-argument", "logitBias[1]"], [{ 1: "2" }, "invalid-argument", "logitBias[1]"],
       [endless, "invalid-argument", "logitBias[1]"], [Float32Array.of(1), "invalid-argument", "logitBias"],
+      [new Set([1]), "invalid-argument", "logitBias"], [new Date(), "invalid-argument", "logitBias"], [{ [Symbol("1")]: 1 }, "invalid-argument", "logitBias"],
       [{ get 1() { throw new Error("no"); } }, "invalid-argument", "logitBias"],
     ];
     for (const [value, code, argument] of wrong) {

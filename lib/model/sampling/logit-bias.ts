@@ -10,6 +10,13 @@ export const biasText = "an object or a map of token ids and numbers";
 /** The largest finite bias. */
 const most = 100;
 
+/** Whether a value is an object of a literal or of JSON: others, such as a Set, have entries that are not properties. */
+function isPlain(value: unknown): value is object {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === null || Object.getPrototypeOf(prototype) === null;
+}
+
 /**
  * The biases of an object or a map.
  *
@@ -19,8 +26,8 @@ export function readLogitBias(op: string, value: SamplingOptions["logitBias"], v
   const found = new Map<number, number>();
   if (value === undefined) return found;
   reading(op, "logitBias", () => {
-    if (Array.isArray(value) || ArrayBuffer.isView(value)) throw invalid(op, "logitBias", biasText, value);
     const isMap = value instanceof Map;
+    if (!isMap && (!isPlain(value) || Object.getOwnPropertySymbols(value).length > 0)) throw invalid(op, "logitBias", biasText, value);
     const entries: Iterable<readonly [unknown, unknown]> = isMap ? Map.prototype.entries.call(value) : Object.entries(value);
     for (const [key, bias] of entries) {
       const id: unknown = !isMap && /^(?:0|[1-9]\d{0,9})$/.test(key as string) ? Number(key) : key;

@@ -362,5 +362,5 @@ function named<T>(op: string, run: () => T): T {
 }
 
 function expectPath(op: string, path: string): void {
-  if (typeof path !== "string" || path === "" || path.includes("\0")) throw invalid(op, "path", "a file's path", path);
+  if (typeof path !== "string" || path === "" || path.includes("\0") || !path.isWellFormed()) throw invalid(op, "path", "a file's path", path);
 }

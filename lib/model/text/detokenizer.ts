@@ -1,3 +1,5 @@
+import { asInteger } from "../../arguments/checks.ts";
+
 /**
  * Decodes tokens one by one. A token of byte-level BPE is a run of bytes that may begin or end within a character; partial
  * characters wait for the tokens that complete them. Text that {@link push} returned never changes, and all returned texts
@@ -12,9 +14,13 @@ export class Detokenizer {
     this.#bytesOf = bytesOf;
   }
 
-  /** The whole characters that a token completes, possibly none. Never throws. */
+  /**
+   * The whole characters that a token completes, possibly none, as for a token without text or beyond the vocabulary.
+   *
+   * @throws {GatedDeltaError} for a value that is no token id.
+   */
   push(token: number): string {
-    const bytes = this.#bytesOf(token);
+    const bytes = this.#bytesOf(asInteger("detokenizer.push", "token", token, 0, 2 ** 32 - 1));
     return bytes === undefined ? "" : this.#decoder.decode(bytes, { stream: true });
   }
 

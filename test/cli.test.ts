@@ -58,6 +58,7 @@ describe("gated-delta", () => {
     [["serve", "folder", "--secret-file", "file"], "--secret-file needs --store"],
     [["serve", "folder", "--store", "folder", "--secret-file", "/no/such/file"], "--secret-file: "],
     [["serve", "folder", "--store", "folder", "--secret-file", "/dev/null"], "--secret-file: expected a secret of at least 32 bytes, got 0"],
+    [["serve", "folder", "--store", "folder", "--secret-file", "/dev/zero"], "--secret-file: expected a secret of at most 65536 bytes, got more"],
     [["generate", "folder", "a", "--context", "0"], "--context"],
     [["generate", "folder", "a", "--dtype", "f64"], "--dtype"],
     [["generate", "folder", "a", "--weights", "disk"], "--weights: expected copied or mapped"],

@@ -1,5 +1,5 @@
 /** `gated-delta serve`: serves a model over HTTP. */
-import { readWhole } from "../checkpoint/regular-file.ts";
+import { closeSync, openSync, readSync } from "node:fs";
 import { Device } from "../device/device.ts";
 import { GatedDeltaError, describe } from "../errors.ts";
 import { LanguageModel } from "../model/language-model.ts";
@@ -112,6 +112,21 @@ function signalled(): Promise<void> {
   });
 }
 
+/** In bytes. */
+const longestSecret = 65536;
+
+/** The text of a file, which may be a pipe or a device, up to so many bytes. */
+function firstText(path: string, most: number): string {
+  const [descriptor, bytes] = [openSync(path, "r"), Buffer.alloc(most)];
+  try {
+    let length = 0;
+    for (let count = -1; count !== 0 && length < most; length += count) count = readSync(descriptor, bytes, length, most - length, null);
+    return bytes.toString("utf8", 0, length);
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
 /** The secret of a store. White space around it, such as the end of a line, does not count. */
 function secretOf(store: string | undefined, file: string | undefined): string | undefined {
   if (store === undefined && file === undefined) return undefined;
@@ -119,10 +134,12 @@ function secretOf(store: string | undefined, file: string | undefined): string |
   if (file === undefined) throw new UsageError("--store needs --secret-file: the servers' secret, such as 64 digits of `openssl rand -hex 32`");
   let text: string;
   try {
-    text = new TextDecoder().decode(readWhole(file, "serve", "a secret", 65536)).trim();
+    text = firstText(file, longestSecret + 1);
   } catch (cause) {
     throw new UsageError(`--secret-file: ${errorText(cause)}`);
   }
+  if (Buffer.byteLength(text) > longestSecret) throw new UsageError(`--secret-file: expected a secret of at most ${longestSecret} bytes, got more`);
+  text = text.trim();
   if (Buffer.byteLength(text) < 32) throw new UsageError(`--secret-file: expected a secret of at least 32 bytes, got ${Buffer.byteLength(text)}`);
   return text;
 }

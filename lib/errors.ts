@@ -143,7 +143,7 @@ export class FileError extends GatedDeltaError {
   readonly path: string;
 
   constructor(path: string, details: Omit<ErrorDetails, "argument">) {
-    super("file", { ...details, argument: path });
+    super("file", { ...details, argument: path === "" ? '""' : path });
     this.path = path;
   }
 }

@@ -28,6 +28,7 @@ suite("errors", () => {
     expect(message({ expected: "a tensor", message: "see x" })).toBe("expected a tensor: see x");
     expect(message({ op: "wait" })).toBe("wait: shape");
     expect(message({})).toBe("shape");
+    expect(new FileError("", { op: "doctor", expected: "a file" }).message).toBe('doctor: "": expected a file');
   });
 
   test("each subclass stands for one code, and errorOf finds it", () => {

@@ -51,6 +51,20 @@ describe.each(schemas)("%s", (_, schema) => {
   });
 });
 
+test("an option that throws while it is read is named, and a list that lies about its length is refused", () => {
+  const of = (options: object) => {
+    try {
+      return checkOptions(sessions.generateOptions, "op", options);
+    } catch (error) {
+      return error;
+    }
+  };
+  const lying = (length: unknown) => new Proxy([], { get: (target, key) => (key === "length" ? length : Reflect.get(target, key)) });
+  expect(of({ maxTokens: 1, drafts: new Proxy({}, { ownKeys: () => { throw new Error("no"); } }) })).toMatchObject({ code: "invalid-argument", argument: "drafts" });
+  for (const length of [-1, [1, 2], 2 ** 31]) expect(of({ maxTokens: 1, processors: lying(length) })).toMatchObject({ argument: "processors" });
+  expect(of({ maxTokens: 1, stopTokens: [5] })).toMatchObject({ stopTokens: [5] });
+});
+
 test("zod is loaded with the first options that are checked, not with the library", () => {
   const program = `
     import { Device } from "ROOTlib/index.ts";

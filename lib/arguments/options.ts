@@ -42,7 +42,8 @@ export function checkOptions<Checked>(schema: OptionsSchema<Checked>, op: string
   try {
     result = safeParse(members);
   } catch (cause) {
-    throw new GatedDeltaError("invalid-argument", { op, message: "reading the options threw an error", cause });
+    const argument = Object.keys(members).find((name) => throws(() => safeParse({ [name]: members[name] })));
+    throw new GatedDeltaError("invalid-argument", { op, argument, message: "reading the options threw an error", cause });
   }
   if (result.success) return result.data;
   // A misspelt name comes first: it explains why another one is missing.
@@ -66,5 +67,14 @@ function received(value: unknown, path: readonly PropertyKey[]): string {
     return describe(current);
   } catch {
     return "a value that can't be read";
+  }
+}
+
+function throws(run: () => unknown): boolean {
+  try {
+    run();
+    return false;
+  } catch {
+    return true;
   }
 }

@@ -76,7 +76,7 @@ export async function runVerify(args: readonly string[], files: FileChecks): Pro
       if (!values.json) print(summary(path, rows));
       failed ||= rows.some((row) => !row.pass);
     } catch (error) {
-      process.stderr.write(`bad  ${path}: ${errorText(error).replace(`${path}: `, "")}\n`);
+      process.stderr.write(`bad  ${path}: ${errorText(error).replace(`: ${path}: `, ": ")}\n`);
       bad = true;
     }
   }

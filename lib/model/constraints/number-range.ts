@@ -23,18 +23,61 @@ const decimalDigits = 15;
 
 const regular = (source: string): Automaton => automatonOf(source, false);
 
-/** Integers within limits. */
+/** A number's digits as far as they were read: how many, and how they compare with as many of the limits'. */
+interface Prefix {
+  readonly sign: "" | "-";
+  readonly count: number;
+  readonly toLow: number;
+  readonly toHigh: number;
+}
+
+/** Digits of the integers from `low` to `high`, none of which is negative. */
+interface Span {
+  readonly low: string;
+  readonly high: string | undefined;
+  readonly longest: number;
+}
+
+/** Integers within limits. Their digits are compared one by one, as an expression for hundreds of digits would be nested too deep. */
 export function integersWithin({ least, most }: Limits): Automaton {
   const low = least === undefined ? undefined : toInteger(least, 1);
   const high = most === undefined ? undefined : toInteger(most, -1);
-  const sides: string[] = [];
-  const nonNegative = digitsBetween(low === undefined || low < 0n ? 0n : low, high);
-  if (nonNegative !== undefined) sides.push(nonNegative);
-  if (low === undefined || low < 0n) {
-    const negative = digitsBetween(high === undefined || high > -1n ? 1n : -high, low === undefined ? undefined : -low);
-    if (negative !== undefined) sides.push(`-(?:${negative})`);
+  const spans = {
+    "": span(low === undefined || low < 0n ? 0n : low, high),
+    "-": low === undefined || low < 0n ? span(high === undefined || high > -1n ? 1n : -high, low === undefined ? undefined : -low) : undefined,
+  };
+  const name = ({ sign, count, toLow, toHigh }: Prefix): string => `${sign}${count} ${toLow} ${toHigh}`;
+  return explore<Prefix>({ sign: "", count: 0, toLow: 0, toHigh: 0 }, name, (prefix) => {
+    const of = spans[prefix.sign];
+    const minus = prefix.sign === "" && prefix.count === 0 && spans["-"] !== undefined ? [[45, 45, { ...prefix, sign: "-" }] as const] : [];
+    return { accepts: of !== undefined && isWithin(prefix, of), edges: [...(of === undefined ? [] : nextDigits(prefix, of)), ...minus] };
+  });
+}
+
+function span(low: bigint, high: bigint | undefined): Span | undefined {
+  if (high !== undefined && high < low) return undefined;
+  const [first, last] = [String(low), high === undefined ? undefined : String(high)];
+  return { low: first, high: last, longest: last?.length ?? Math.max(integerDigits, first.length) };
+}
+
+function isWithin({ count, toLow, toHigh }: Prefix, { low, high, longest }: Span): boolean {
+  if (count === 0 || count > longest) return false;
+  return (count > low.length || (count === low.length && toLow >= 0)) && (high === undefined || count < high.length || toHigh <= 0);
+}
+
+function nextDigits({ sign, count, toLow, toHigh }: Prefix, { low, high, longest }: Span): (readonly [number, number, Prefix])[] {
+  if (count === longest) return [];
+  const edges: (readonly [number, number, Prefix])[] = [];
+  for (let digit = 0; digit <= 9; digit++) {
+    // No digits come after a leading zero.
+    const next = count === 0 && digit === 0 ? longest : count + 1;
+    if (next !== count + 1 && low !== "0") continue;
+    // What was different stays so; beyond a lower limit's digits the number is larger than it.
+    const below = next > low.length ? 1 : toLow || Math.sign(digit - Number(low[count]));
+    const above = high === undefined ? -1 : toHigh || Math.sign(digit - Number(high[count]));
+    edges.push([48 + digit, 48 + digit, { sign, count: next, toLow: below, toHigh: count === 0 && digit === 0 ? -1 : above }]);
   }
-  return sides.length === 0 ? [{ accepts: false, edges: [] }] : regular(sides.map((side) => `(?:${side})`).join("|"));
+  return edges;
 }
 
 /** The integer at a limit or next to it. */

@@ -79,6 +79,7 @@ export class ChatTemplate {
    */
   static load(folder: string): ChatTemplate | undefined {
     const op = "ChatTemplate.load";
+    if (typeof folder !== "string") throw invalid(op, "folder", "the path of a folder or a GGUF file", folder);
     const gguf = findGguf(folder);
     if (gguf !== undefined) return ChatTemplate.#of(op, gguf, readGgufTemplates(op, gguf));
     const configPath = join(folder, "tokenizer_config.json");

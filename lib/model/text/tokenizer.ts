@@ -86,12 +86,13 @@ export class Tokenizer {
    */
   static load(folder: string, limits: VocabularyLimits): Tokenizer | undefined {
     const op = "Tokenizer.load";
-    asInteger(op, "limits.vocabSize", limits.vocabSize, 1, largestVocabulary);
-    const found = readTokenizer(op, folder, limits.vocabSize);
+    if (typeof folder !== "string") throw invalid(op, "folder", "the path of a folder or a GGUF file", folder);
+    const { vocabSize, eosTokens } = readLimits(op, limits);
+    const found = readTokenizer(op, folder, vocabSize);
     if (found === undefined) return undefined;
     const { path, tables, config } = found;
     const { json } = tables;
-    const vocabulary = readVocabulary(op, path, tables, limits);
+    const vocabulary = readVocabulary(op, path, tables, { vocabSize, eosTokens });
     checkExpressions(op, path, [json["pre_tokenizer"], json["normalizer"]]);
     let encoder: Encoder;
     try {
@@ -156,7 +157,7 @@ export class Tokenizer {
    */
   decode(tokens: readonly number[] | Int32Array | Uint32Array, options: DecodeOptions = {}): string {
     const op = "tokenizer.decode";
-    const typed = tokens instanceof Int32Array || tokens instanceof Uint32Array;
+    const typed = ArrayBuffer.isView(tokens) && (tokens instanceof Int32Array || tokens instanceof Uint32Array);
     const ids: ArrayLike<unknown> = typed ? tokens : asArray(op, "tokens", "an array of token ids", tokens, largestIndex);
     const detokenizer = this.detokenizer(options);
     let text = "";
@@ -189,6 +190,15 @@ export class Tokenizer {
 export function hasTokenizer(folder: string): boolean {
   const gguf = findGguf(folder);
   return gguf === undefined ? existsSync(join(folder, "tokenizer.json")) : ggufHasTokenizer(gguf);
+}
+
+function readLimits(op: string, limits: VocabularyLimits): VocabularyLimits {
+  if (typeof limits !== "object" || limits === null) throw invalid(op, "limits", "{ vocabSize, eosTokens }", limits);
+  return reading(op, "limits", () => {
+    const vocabSize = asInteger(op, "limits.vocabSize", limits.vocabSize, 1, largestVocabulary);
+    const ends = asArray(op, "limits.eosTokens", "an array of token ids", limits.eosTokens, vocabSize);
+    return { vocabSize, eosTokens: ends.map((id, i) => asInteger(op, `limits.eosTokens[${i}]`, id, 0, largestIndex)) };
+  });
 }
 
 /** A `tokenizer.json` and its `tokenizer_config.json`, or what a GGUF file has in their place. */

@@ -1,14 +1,17 @@
 /** The bodies of requests. */
 import { describe } from "../errors.ts";
 import { parseWithDigits } from "../model/text/json-digits.ts";
+import { expectModest } from "./json-nesting.ts";
 import { Problem } from "./problem.ts";
 
 /**
  * The JSON of a body.
  *
- * @throws {Problem} for a body that is too large, compressed, or not JSON.
+ * @param most the most bytes.
+ * @param positions those of the model, which bound the token ids of a prompt.
+ * @throws {Problem} for a body that is too large, compressed, or not JSON, or that nests too deep.
  */
-export async function readJson(request: Request, most: number): Promise<unknown> {
+export async function readJson(request: Request, most: number, positions: number): Promise<unknown> {
   const encoding = request.headers.get("content-encoding") ?? "identity";
   if (encoding !== "identity") throw new Problem("wrong-encoding", `content-encoding: expected none, got ${describe(encoding)}`);
   const tooLarge = () => new Problem("too-large", `the body is larger than ${most} bytes`);
@@ -26,6 +29,7 @@ export async function readJson(request: Request, most: number): Promise<unknown>
   } catch (cause) {
     throw cause instanceof Problem ? cause : new Problem("invalid", "the body could not be read as UTF-8", { cause });
   }
+  expectModest(text, positions);
   try {
     return parseWithDigits(text);
   } catch (cause) {

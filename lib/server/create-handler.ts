@@ -2,6 +2,8 @@
 import { basename, resolve } from "node:path";
 import { invalid } from "../arguments/checks.ts";
 import { checkOptions } from "../arguments/options.ts";
+import { reading } from "../arguments/reading.ts";
+import { isSignal } from "../arguments/signals.ts";
 import { GatedDeltaError } from "../errors.ts";
 import type { LanguageModel } from "../model/language-model.ts";
 import { isModel } from "../model/model-memory.ts";
@@ -56,12 +58,23 @@ export function createHandler(model: LanguageModel, options: ServerOptions = {})
   const defaults = { drafts, ...(sampling === "model" ? { sampling } : {}) };
   const serving: Serving = { served, cache, prefixes, metrics, openMetrics: checked.metrics === "open", keys: new Keys(keys), admission, bodyBytes, seconds, defaults, page, log };
   let requests = 0;
-  const handle = (request: Request, server?: unknown): Promise<Response> => new Exchange(serving, ++requests, request, server).respond();
+  const handle = async (request: Request, server?: unknown): Promise<Response> => {
+    if (!isRequest(request)) throw invalid("handler", "request", "a Request", request);
+    return await new Exchange(serving, ++requests, request, server).respond();
+  };
   const drain = async (): Promise<void> => {
     await admission.close();
     await prefixes?.flush();
   };
   return Object.defineProperties(handle, { active: { get: () => admission.active }, drain: { value: drain } }) as ServerHandler;
+}
+
+/** Whether a value has a request's members: those of other packages are no instances of Bun's class. */
+function isRequest(value: unknown): boolean {
+  return reading("handler", "request", () => {
+    const { url, method, headers, signal } = Object(value) as Partial<Request>;
+    return typeof url === "string" && typeof method === "string" && typeof headers?.get === "function" && isSignal(signal);
+  });
 }
 
 /** The prefixes that servers share, if there is a store. */

@@ -96,7 +96,7 @@ export class Exchange {
     const api = apiOf.get(path);
     if (api !== undefined) {
       this.#expect("POST");
-      const body = await readJson(this.#request, bodyBytes);
+      const body = await readJson(this.#request, bodyBytes, served.model.config.maxPositions);
       if ("reply" in api) return this.#json(200, api.reply(body, served));
       return await this.#answer(api, api.read(body, served), salt);
     }

@@ -6,6 +6,7 @@ import type { SessionCache } from "../model/session/prefix-cache.ts";
 import type { Session } from "../model/session/session.ts";
 import type { Piece } from "../model/session/session-options.ts";
 import { anySeed } from "../model/sampling/philox.ts";
+import { encodingAtMost } from "../model/text/tokenizer.ts";
 import type { AnswerEnd, AnswerEvent, TokenChoice } from "./answer-event.ts";
 import type { AnswerRequest, Prompt } from "./answer-request.ts";
 import { merged } from "./merged.ts";
@@ -13,6 +14,7 @@ import { PartReader } from "./part-reader.ts";
 import { Problem } from "./problem.ts";
 import type { Prefixes } from "./store/prefixes.ts";
 import { withSystem } from "./system-messages.ts";
+import { tooLong } from "./too-long.ts";
 
 /** The model, cache and salt with which a request runs. */
 export interface RunContext {
@@ -28,14 +30,14 @@ export interface RunContext {
  * Adds the tokens of a prompt to a session. In messages the texts of control tokens stay text: one must not pass for another's. A text to be
  * continued is the client's own, control tokens included.
  *
- * @throws {GatedDeltaError} for messages that the chat template refuses; {@link Problem} for more tokens than the model has positions.
+ * @throws {GatedDeltaError} for messages that the chat template refuses; {@link Problem} for more tokens than `most`.
  */
-function prompted(session: Session, prompt: Prompt): Session {
+function prompted(session: Session, prompt: Prompt, most: number): Session {
   try {
-    return withPrompt(session, prompt);
+    return encodingAtMost(session.model.text.tokenizer, most, () => withPrompt(session, prompt));
   } catch (cause) {
     if (!(cause instanceof BoundsError) || cause.argument?.endsWith("]") === true) throw cause;
-    throw new Problem("too-long", `the prompt is too long: there is room for at most ${longestOf(session.model) - 1} tokens, and an answer`, { cause });
+    throw tooLong(session.model, cause);
   }
 }
 
@@ -48,7 +50,7 @@ function withPrompt(session: Session, prompt: Prompt): Session {
 /** How many tokens a prompt has. */
 export function tokensOf(model: LanguageModel, prompt: Prompt): number {
   using session = model.session();
-  return prompted(session, prompt).length;
+  return prompted(session, prompt, model.config.maxPositions).length;
 }
 
 /**
@@ -59,8 +61,9 @@ export function tokensOf(model: LanguageModel, prompt: Prompt): number {
  */
 export async function* answerEvents(request: AnswerRequest, { model, cache, salt, prefixes, signal }: RunContext): AsyncGenerator<AnswerEvent, void, void> {
   using all = new DisposableStack();
-  const session = all.use(prompted(model.session({ cache, salt }), request.prompt));
   const most = longestOf(model);
+  // A prompt that is a bit too long is told how long it is.
+  const session = all.use(prompted(model.session({ cache, salt }), request.prompt, Math.min(2 * most, model.config.maxPositions)));
   const room = most - session.length;
   if (room < 1) throw new Problem("too-long", `the prompt is too long: it has ${session.length} tokens, and there is room for at most ${most - 1}, and an answer`);
   const { maxTokens = Infinity, minTokens = 0, seed = anySeed() } = request.options;

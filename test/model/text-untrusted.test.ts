@@ -121,6 +121,18 @@ describe("regular expressions of a tokenizer", () => {
     expect(thrownBy(() => textWith("", ({ added_tokens: tokens }) => tokens.push(added(500, "x".repeat(2000)))).tokenizer).message).toContain("1024");
   });
 
+  test("replacements that lengthen a text without bound are refused", () => {
+    const replace = (pattern: object, content: string) => ({ type: "Replace", pattern, content });
+    const normal = (...normalizers: object[]) => thrownBy(() => textWith("", (tokenizer) => (tokenizer["normalizer"] = { type: "Sequence", normalizers })).tokenizer);
+    const twice = replace({ String: "l" }, "ll");
+    expect(normal(...Array<object>(9).fill(twice)).message).toContain("at most 256 times as long, got up to 512 times");
+    expect(normal(replace({ Regex: "x*" }, "y".repeat(300))).message).toContain("301 times");
+    expect(normal(replace({ String: "" }, "y".repeat(300)))).toBeInstanceOf(FileError);
+    expect(normal(replace({ String: "a" }, "$`"))).toMatchObject({ code: "unsupported", received: '"$`"' });
+    const shorter = textWith("", (tokenizer) => (tokenizer["normalizer"] = { type: "Sequence", normalizers: [replace({ String: "ll" }, "l"), ...Array<object>(8).fill(twice)] }));
+    expect(shorter.encode("hello").length).toBeGreaterThan(100);
+  });
+
   test("the known ones take time in proportion to the text", () => {
     const runs = [" ", "\n", "a", "A", "7", "!", " \n", "'", "é", "\u0301", "日", "a ", "\t\r", "aA"];
     for (const expression of knownExpressions) {

@@ -245,8 +245,11 @@ describe("chat templates", () => {
     const deep: Json = {};
     for (let i = 0, at = deep; i < 30_000; i++) at = at["a"] = {} as Json;
     for (const value of [circle, deep]) {
-      expect(thrownBy(() => plain.render([], { tools: [value] }))).toMatchObject({ argument: "tools", expected: "a value that can be read", received: expect.stringMatching(/^one that throws "/) });
-      expect(thrownBy(() => plain.render([], { variables: { value } }))).toMatchObject({ argument: "variables", received: expect.stringMatching(/^one that throws "/) });
+      const expected = "values that nest at most 5000 deep";
+      expect(thrownBy(() => plain.render([], { tools: [value] }))).toMatchObject({ code: "invalid-argument", argument: "tools", expected });
+      expect(thrownBy(() => plain.render([], { variables: { value } }))).toMatchObject({ code: "invalid-argument", argument: "variables", expected });
+      const messages = [{ role: "user", content: "" }, { role: "user", content: "", value }];
+      expect(thrownBy(() => plain.render(messages))).toMatchObject({ code: "invalid-argument", argument: "messages[1].value", expected: "a value that nests at most 5000 deep" });
     }
   });
 });

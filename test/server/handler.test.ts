@@ -56,6 +56,14 @@ describe("options", () => {
     expect(thrownBy(() => createHandler(tiny, { cache })).argument).toBe("cache");
     expect(thrownBy(() => createHandler({} as LanguageModel)).argument).toBe("model");
   });
+
+  test("what is no request is refused by name", async () => {
+    const handler = createHandler(tiny);
+    for (const value of [null, 5, "http://localhost/", {}, { url: "http://localhost/", headers: {} }, Object.create(Request.prototype)]) {
+      const error: unknown = await handler(value as Request).catch((error: unknown) => error);
+      expect(error).toMatchObject({ code: "invalid-argument", op: "handler", argument: "request" });
+    }
+  });
 });
 
 test("the list of models, and whether the server is well", async () => {

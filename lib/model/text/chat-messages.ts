@@ -1,9 +1,10 @@
 /** The messages of a conversation, checked before a template sees them. */
 import { invalid, largestIndex } from "../../arguments/checks.ts";
 import { asArray, reading } from "../../arguments/reading.ts";
-import { UnsupportedError, describe } from "../../errors.ts";
+import { GatedDeltaError, UnsupportedError, describe } from "../../errors.ts";
 import { isRecord } from "../../checkpoint/json.ts";
 import { parseWithDigits, stringifyWithDigits } from "./json-digits.ts";
+import { mostNested, nestsWithin } from "./nesting.ts";
 
 /** A message of a conversation. A template may read further members, such as `tool_calls`. */
 export interface ChatMessage {
@@ -40,6 +41,13 @@ export function readMessages(op: string, messages: unknown, source: string): Pla
     // A message without these is probably misspelt, such as `contents`.
     if (!keys.includes("content") && !keys.includes("tool_calls")) {
       throw invalid(op, `messages[${i}].content`, "a text, or parts of one", `a message of ${keys.join(", ")}`);
+    }
+    for (const key of keys) {
+      const argument = `messages[${i}].${key}`;
+      const member = reading(op, argument, () => (message as ChatMessage)[key]);
+      if (typeof member === "object" && !reading(op, argument, () => nestsWithin(member))) {
+        throw new GatedDeltaError("invalid-argument", { op, argument, expected: `a value that nests at most ${mostNested} deep`, received: "one that nests deeper" });
+      }
     }
   }
   const copy = reading(op, "messages", () => plain(given));

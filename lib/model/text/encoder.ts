@@ -6,28 +6,17 @@ import type { JsonObject } from "../../checkpoint/json.ts";
 import { AddedTokens } from "./added-tokens.ts";
 import type { Section } from "./added-tokens.ts";
 import { guardExpressions, startClock } from "./expressions.ts";
-import type { Clock, Step } from "./expressions.ts";
+import type { Clock } from "./expressions.ts";
 import type { TextPiece } from "./jinja/origin.ts";
 import { KnownTexts } from "./known-texts.ts";
+import { LongestTokens } from "./longest-tokens.ts";
+import { withOrderedMarks } from "./marks.ts";
 import type { TextTable } from "./text-table.ts";
+import { TooManyTokens, shrinkageOf } from "./token-limit.ts";
 import type { TokenizerTables } from "./tokenizer-tables.ts";
 import type { Vocabulary } from "./vocabulary.ts";
-
-type Ids = readonly (number | undefined)[];
-
-/** The part of a map that the library uses. */
-interface Lookup {
-  get(key: string): number | undefined;
-  has(key: string): boolean;
-}
-
-/** The used part of a tokenizer of `@huggingface/tokenizers`. */
-interface LibraryTokenizer {
-  readonly model: { tokens_to_ids: Lookup; bpe_ranks: Lookup; unk_token_id: number | undefined };
-  readonly normalizer: (Step & ((text: string) => string)) | null;
-  readonly pre_tokenizer: Step | null;
-  encode(text: string, options: { add_special_tokens: boolean }): { readonly ids: Ids };
-}
+import { WordEncoder } from "./word-encoder.ts";
+import type { Ids, LibraryTokenizer, Lookup } from "./word-encoder.ts";
 
 /** Loaded with the first tokenizer. */
 const library = () => require("@huggingface/tokenizers") as { readonly Tokenizer: new (tokenizer: object, config: object) => LibraryTokenizer };
@@ -35,8 +24,7 @@ const library = () => require("@huggingface/tokenizers") as { readonly Tokenizer
 /** Encodes with the tokenizer of a file. */
 export class Encoder {
   readonly #tokenizer: LibraryTokenizer;
-  /** The same tokenizer, for text that is already normalized and has no added tokens. */
-  readonly #plain: LibraryTokenizer;
+  readonly #words: WordEncoder;
   readonly #added: ReadonlySet<number>;
   readonly #textOf: Vocabulary["textOf"];
   /** Added tokens to look for in the original text, in the normalized text, and all of them. */
@@ -45,22 +33,30 @@ export class Encoder {
   readonly #all: AddedTokens;
   readonly #clock: Clock = { left: 0 };
   readonly #known = new KnownTexts<Ids>();
+  /** By how much the bytes of a text can shrink before its tokens are made; undefined if all of them may. */
+  readonly #shrinkage: number | undefined;
+  readonly #ordersMarks: boolean;
+  readonly #rules: Vocabulary["rules"];
+  /** Whether an added token may take any number of blanks with it. */
+  readonly #takesBlanks: boolean;
+  readonly #longest: () => LongestTokens | undefined;
   #frame: { readonly before: Ids; readonly after: Ids } | undefined;
 
-  constructor({ json, merges }: TokenizerTables, config: object, { added, textOf, idOf, rules }: Vocabulary) {
+  constructor({ json, tokens, merges }: TokenizerTables, config: JsonObject, { added, textOf, idOf, rules }: Vocabulary) {
     const model = json["model"] as JsonObject;
     this.#tokenizer = new (library().Tokenizer)({ ...json, model: { ...model, type: "BPE", vocab: {}, merges: [] } }, config);
     useTables(this.#tokenizer.model, idOf, model["unk_token"], merges);
-    const whole = { split: (text: string) => [text] };
-    this.#plain = Object.assign(Object.create(this.#tokenizer) as LibraryTokenizer, {
-      normalizer: null,
-      added_tokens_map: new Map(),
-      splitter_unnormalized: whole,
-      splitter_normalized: whole,
-    });
     guardExpressions(this.#tokenizer.normalizer, this.#clock);
     guardExpressions(this.#tokenizer.pre_tokenizer, this.#clock);
+    this.#shrinkage = shrinkageOf(json, config);
+    this.#ordersMarks = /^NFK?[CD]$/.test(String((json["normalizer"] as { readonly type?: unknown } | null | undefined)?.type));
+    this.#takesBlanks = rules.some(({ leftBlanks, rightBlanks }) => leftBlanks || rightBlanks);
+    let longest: LongestTokens | undefined;
+    // The longest tokens are looked for when the first text has to fit into some room.
+    this.#longest = () => (this.#shrinkage === undefined ? undefined : (longest ??= new LongestTokens(tokens, rules)));
+    this.#words = new WordEncoder(this.#tokenizer, this.#longest);
     this.#added = added;
+    this.#rules = rules;
     this.#textOf = textOf;
     const later = rules.filter(({ normalized }) => normalized);
     this.#raw = new AddedTokens(rules.filter(({ normalized }) => !normalized));
@@ -69,18 +65,23 @@ export class Encoder {
     this.#all = new AddedTokens(rules);
   }
 
-  /** @param frame whether to add the tokens that the tokenizer puts around a whole text. */
-  encode(pieces: readonly TextPiece[], frame: boolean): Ids {
+  /**
+   * @param frame whether to add the tokens that the tokenizer puts around a whole text.
+   * @param most the most ids that the caller has room for.
+   * @throws {TooManyTokens} for more.
+   */
+  encode(pieces: readonly TextPiece[], frame: boolean, most = Infinity): Ids {
     const text = pieces.map((piece) => piece.text).join("");
+    if (text.length > most && text.length > most * this.#mostUnits()) throw new TooManyTokens();
     startClock(this.#clock, text.length);
-    const ids = pieces.every(({ special }) => special) ? this.#parsed(text) : this.#mixed(text, pieces);
-    if (!frame) return ids;
-    const { before, after } = (this.#frame ??= this.#findFrame());
-    return [...before, ...ids, ...after];
+    const ids = pieces.every(({ special }) => special) ? this.#parsed(text, most) : this.#mixed(text, pieces, most);
+    const { before, after } = frame ? (this.#frame ??= this.#findFrame()) : { before: [], after: [] };
+    if (before.length + ids.length + after.length > most) throw new TooManyTokens();
+    return frame ? [...before, ...ids, ...after] : ids;
   }
 
   /** The ids of a text in which the text of an added token always becomes that token. */
-  #parsed(text: string): Ids {
+  #parsed(text: string, most: number): Ids {
     const ids: (number | undefined)[] = [];
     const whole = (part: string) => [{ start: 0, end: part.length }];
     const put = (sections: readonly Section[], ofText: (text: string) => void) => {
@@ -89,7 +90,7 @@ export class Encoder {
         else ofText(section.text);
       }
     };
-    const plain = (part: string) => append(ids, this.#ofText(part));
+    const plain = (part: string) => append(ids, this.#ofText(part, most - ids.length));
     put(this.#raw.split(text, whole(text)), (part) => {
       const normal = this.#normal(part);
       if (this.#normalized === undefined) plain(normal);
@@ -99,23 +100,32 @@ export class Encoder {
   }
 
   /** The ids of a text with pieces that must not contain added tokens. */
-  #mixed(text: string, pieces: readonly TextPiece[]): Ids {
+  #mixed(text: string, pieces: readonly TextPiece[], most: number): Ids {
     let end = 0;
     const ranges = pieces.map((piece) => ({ start: end, end: (end += piece.text.length), special: piece.special })).filter(({ special }) => special);
     const ids: (number | undefined)[] = [];
     for (const section of this.#all.split(text, ranges)) {
       if ("token" in section) ids.push(section.token.id);
-      else for (const id of this.#ofText(this.#normal(section.text))) append(ids, id !== undefined && this.#added.has(id) ? this.#spelt(id) : [id]);
+      else for (const id of this.#ofText(this.#normal(section.text), most - ids.length)) append(ids, id !== undefined && this.#added.has(id) ? this.#spelt(id) : [id]);
     }
     return ids;
   }
 
-  #normal(text: string): string {
-    return this.#tokenizer.normalizer === null ? text : this.#tokenizer.normalizer(text);
+  /** The most UTF-16 units of a text, before anything is done with it, that become one token. */
+  #mostUnits(): number {
+    const longest = this.#longest();
+    if (longest === undefined || this.#takesBlanks) return Infinity;
+    return this.#shrinkage! * this.#rules.reduce((most, { content }) => Math.max(most, content.length, Buffer.byteLength(this.#normal(content))), longest.most);
   }
 
-  #ofText(text: string): Ids {
-    return text === "" ? [] : this.#known.of(text, () => this.#plain.encode(text, { add_special_tokens: false }).ids);
+  #normal(text: string): string {
+    const { normalizer } = this.#tokenizer;
+    return normalizer === null ? text : normalizer(this.#ordersMarks ? withOrderedMarks(text) : text);
+  }
+
+  /** @param room the most ids. There may be more if the text was encoded before, or some of it may be dropped. */
+  #ofText(text: string, room = Infinity): Ids {
+    return text === "" ? [] : this.#known.of(text, () => this.#words.encode(text, room));
   }
 
   /** Merging can produce an added token whose text is in the vocabulary; then its characters are encoded one by one. */

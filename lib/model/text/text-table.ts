@@ -37,6 +37,22 @@ export class TextTable {
     return this.#length;
   }
 
+  /** For each of these characters, all below U+0800, the most characters of a text that has it; 0 for none. */
+  longestWith(characters: readonly number[]): number[] {
+    const most = new Uint32Array(0x800);
+    for (let place = 0; place < this.#length; place++) {
+      const [start, end] = [this.#starts[place]!, this.#ends[place]!];
+      let length = 0;
+      for (let at = start; at < end; at++) if ((this.#bytes[at]! & 0xc0) !== 0x80) length++;
+      for (let at = start; at < end; at++) {
+        const byte = this.#bytes[at]!;
+        const character = byte < 0x80 ? byte : byte >= 0xc0 && byte < 0xe0 ? ((byte & 0x1f) << 6) | (this.#bytes[at + 1]! & 0x3f) : undefined;
+        if (character !== undefined && length > most[character]!) most[character] = length;
+      }
+    }
+    return characters.map((character) => most[character]!);
+  }
+
   /** Adds the text that has these bytes. */
   add(start: number, end: number): void {
     this.#put(start, end, this.#hash(this.#bytes, start, end));

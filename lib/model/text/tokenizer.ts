@@ -5,7 +5,7 @@ import type { Maker } from "../../arguments/made.ts";
 import { membersOf } from "../../arguments/members.ts";
 import { asArray, reading } from "../../arguments/reading.ts";
 import { asInteger, invalid, largestIndex } from "../../arguments/checks.ts";
-import { FileError, describe } from "../../errors.ts";
+import { BoundsError, FileError, describe } from "../../errors.ts";
 import { findGguf } from "../../checkpoint/gguf/find-gguf.ts";
 import { isRecord } from "../../checkpoint/json.ts";
 import type { JsonObject } from "../../checkpoint/json.ts";
@@ -16,7 +16,9 @@ import { ExpressionError } from "./expression-worker.ts";
 import { checkExpressions } from "./expressions.ts";
 import { ggufHasTokenizer, readGgufTokenizer } from "./gguf-text.ts";
 import type { TextPiece } from "./jinja/origin.ts";
+import { checkReplacements } from "./replacements.ts";
 import { readObject } from "./text-files.ts";
+import { TooManyTokens } from "./token-limit.ts";
 import { readTables } from "./tokenizer-tables.ts";
 import type { TokenizerTables } from "./tokenizer-tables.ts";
 import { readVocabulary } from "./vocabulary.ts";
@@ -56,6 +58,12 @@ export interface TokenBytes {
 /** The bytes of a tokenizer's tokens. */
 export let tokenBytes: (tokenizer: Tokenizer) => TokenBytes;
 
+/**
+ * Runs work that has no use for a text of more tokens: until it returns, the tokenizer's `encode` throws a {@link BoundsError} as soon as it
+ * is certain that there are more, without the rest of the work.
+ */
+export let encodingAtMost: <Result>(tokenizer: Tokenizer, most: number, work: () => Result) => Result;
+
 /** The tokenizer of a model: byte-level BPE, from the `tokenizer.json` of its folder or the metadata of its GGUF file. */
 export class Tokenizer {
   /** The file that it came from. */
@@ -63,6 +71,8 @@ export class Tokenizer {
   readonly #encoder: Encoder;
   readonly #vocabulary: Vocabulary;
   readonly #ids: Map<string, number>;
+  /** The most ids of a text. */
+  #most = Infinity;
 
   private constructor(by: Maker, path: string, encoder: Encoder, vocabulary: Vocabulary) {
     expectMaker(by, "Tokenizer", "Tokenizer.load(…)");
@@ -74,6 +84,15 @@ export class Tokenizer {
   }
 
   static {
+    encodingAtMost = (tokenizer, most, work) => {
+      const before = tokenizer.#most;
+      tokenizer.#most = most;
+      try {
+        return work();
+      } finally {
+        tokenizer.#most = before;
+      }
+    };
     tokenBytes = (tokenizer) => ({ bytesOf: (id) => tokenizer.#bytesOf(id, true), isAdded: (id) => tokenizer.#vocabulary.added.has(id) });
   }
 
@@ -93,7 +112,9 @@ export class Tokenizer {
     const { path, tables, config } = found;
     const { json } = tables;
     const vocabulary = readVocabulary(op, path, tables, { vocabSize, eosTokens });
-    checkExpressions(op, path, [json["pre_tokenizer"], json["normalizer"]]);
+    const steps = [json["normalizer"], json["pre_tokenizer"]];
+    checkExpressions(op, path, steps);
+    checkReplacements(op, path, steps);
     let encoder: Encoder;
     try {
       encoder = new Encoder(tables, config, vocabulary);
@@ -142,8 +163,9 @@ export class Tokenizer {
 
   #encode(op: string, pieces: readonly TextPiece[], addSpecialTokens: boolean): readonly (number | undefined)[] {
     try {
-      return this.#encoder.encode(pieces, addSpecialTokens);
+      return this.#encoder.encode(pieces, addSpecialTokens, this.#most);
     } catch (cause) {
+      if (cause instanceof TooManyTokens) throw new BoundsError({ op, argument: "text", expected: `a text of at most ${this.#most} tokens`, received: "one of more" });
       if (!(cause instanceof ExpressionError)) throw cause;
       throw new FileError(this.path, { op, expected: "regular expressions that take bounded time", received: cause.message, cause });
     }

@@ -2,6 +2,8 @@
 import type { ConstraintOptions } from "../../model/constraints/constraint-grammar.ts";
 import type { ChatPrompt } from "../answer-request.ts";
 import type { Asked, AnsweringApi, ReplyingApi, Served } from "../api.ts";
+import { expectCounts, mostMessages, mostTools } from "../body-counts.ts";
+import type { Counted } from "../body-counts.ts";
 import { checked } from "../body.ts";
 import { constraintOptions, expectSchema } from "../constraint-options.ts";
 import { membersOf } from "../members.ts";
@@ -20,6 +22,16 @@ const missing = { container: "the server runs no tools", compaction: "the server
 /** These details make Anthropic's clients send the whole conversation. */
 const unthreaded = { error_code: "thread_unsupported_request", unsupported: ["thread"] } as const;
 
+const counted: readonly Counted[] = [
+  { what: "messages and parts", most: mostMessages, arrays: ["messages", "system", "messages[].content", "messages[].content[].content"] },
+  { what: "tools", most: mostTools, arrays: ["tools"] },
+];
+
+function bodyOf(value: unknown, served: Served): MessagesBody {
+  expectCounts(value, served, counted);
+  return checked(messagesBody(), value);
+}
+
 function promptOf(body: MessagesBody): ChatPrompt {
   if ((body.mcp_servers ?? []).length > 0) throw unsupported("mcp_servers", "the server runs no tools: pass them as tools");
   for (const [member, why] of Object.entries(missing)) if ((body[member as keyof typeof missing] ?? null) !== null) throw unsupported(member, why);
@@ -29,7 +41,7 @@ function promptOf(body: MessagesBody): ChatPrompt {
 }
 
 function read(value: unknown, served: Served): Asked {
-  const body = checked(messagesBody(), value);
+  const body = bodyOf(value, served);
   const { max_tokens: maxTokens, thinking, tool_choice: choice } = body;
   if (typeof maxTokens !== "number") throw new Problem("invalid", "max_tokens: expected an integer, got nothing", { member: "max_tokens" });
   const prompt = promptOf(body);
@@ -76,5 +88,5 @@ export const messages: AnsweringApi = { path: "/v1/messages", ...common, read };
 export const countTokens: ReplyingApi = {
   path: "/v1/messages/count_tokens",
   ...common,
-  reply: (body, { model }) => ({ input_tokens: tokensOf(model, promptOf(checked(messagesBody(), body))) }),
+  reply: (body, served) => ({ input_tokens: tokensOf(served.model, promptOf(bodyOf(body, served))) }),
 };

@@ -7,6 +7,9 @@ export const messagesBody = lazily(({ z }) => {
   const text = z.string("a text");
   const schema = z.record(z.string(), z.unknown(), "a JSON Schema");
   const message = z.object({ role: z.enum(["user", "assistant", "system"], '"user" | "assistant"'), content: contentMember() }, "a message");
+  const stop = z.string("a text").min(1, "a text that is not empty").max(1000, "a text of at most 1000 characters");
+  // The number is checked before each text.
+  const stops = z.custom<unknown[]>(Array.isArray, "an array of texts").refine((value) => !Array.isArray(value) || value.length <= 16, "at most 16 texts");
   const choice = '{ type: "auto" | "any" | "none" } | { type: "tool", name }';
   const thinking = '{ type: "enabled", budget_tokens } | { type: "adaptive" } | { type: "disabled" }';
   const format = z.object({ type: text, schema: schema.nullish() }, '{ type: "json_schema", schema }').nullish();
@@ -16,7 +19,7 @@ export const messagesBody = lazily(({ z }) => {
     model: text.nullish(),
     max_tokens: count(1, 2 ** 31 - 1),
     stream: z.boolean("true or false").nullish(),
-    stop_sequences: z.array(z.string("a text").min(1, "a text that is not empty").max(1000, "a text of at most 1000 characters"), "an array of texts").max(16, "at most 16 texts").nullish(),
+    stop_sequences: stops.pipe(z.array(stop)).nullish(),
     temperature: within(0, 1),
     top_p: within(0, 1),
     top_k: count(0, 2 ** 31 - 1),

@@ -1,6 +1,8 @@
 /** Bodies of `POST /v1/chat/completions` as requests for answers. */
 import type { ConstraintOptions } from "../../model/constraints/constraint-grammar.ts";
 import type { AnsweringApi, Asked, Served } from "../api.ts";
+import { expectBiases, expectCounts, mostMessages, mostTools } from "../body-counts.ts";
+import type { Counted } from "../body-counts.ts";
 import { checked } from "../body.ts";
 import { constraintOptions, expectSchema } from "../constraint-options.ts";
 import { membersOf } from "../members.ts";
@@ -18,7 +20,14 @@ const anyObject = { type: "object" };
 /** Members that ask for what there is none of, and what to use. */
 const missing = { audio: "answers are text alone", functions: "use tools", function_call: "use tool_choice", web_search_options: "the model has no search" } as const;
 
+const counted: readonly Counted[] = [
+  { what: "messages, parts and calls of tools", most: mostMessages, arrays: ["messages", "messages[].content", "messages[].tool_calls"] },
+  { what: "tools", most: mostTools, arrays: ["tools"] },
+];
+
 function read(value: unknown, served: Served): Asked {
+  expectCounts(value, served, counted);
+  expectBiases(value, served);
   const body = checked(chatBody(), value);
   for (const [member, why] of Object.entries(missing)) if ((body[member as keyof typeof missing] ?? null) !== null) throw unsupported(member, why);
   if (body.modalities?.some((one) => one !== "text")) throw unsupported("modalities", "answers are text alone");

@@ -38,7 +38,8 @@ export const samplingMembers = lazily(({ z }) => {
 export const stopMember = lazily(({ z }) => {
   const stop = "a text that is not empty, or an array of at most 16 of them";
   const one = z.string(stop).min(1, stop).max(1000, "a text of at most 1000 characters");
-  return z.union([one, z.array(one, stop).max(16, stop)], stop).nullish();
+  // The number is checked before each text.
+  return z.union([one, z.custom<unknown[]>((value) => Array.isArray(value) && value.length <= 16, stop).pipe(z.array(one, stop))], stop).nullish();
 });
 
 /** Parts of messages; which of them are supported is for their reader. */

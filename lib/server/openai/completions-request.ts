@@ -1,12 +1,16 @@
 /** Bodies of `POST /v1/completions` as requests for answers. */
 import { lazily } from "../../arguments/schemas.ts";
+import { isRecord } from "../../checkpoint/json.ts";
+import { describe } from "../../errors.ts";
 import type { AnsweringApi, Asked, Served } from "../api.ts";
+import { expectBiases } from "../body-counts.ts";
 import { checked } from "../body.ts";
 import { membersOf } from "../members.ts";
 import { Problem, unsupported } from "../problem.ts";
 import { samplingMembers, stopMember } from "./chat-schema.ts";
 import { CompletionsAnswer } from "./completions-answer.ts";
 import { openaiFailures } from "./failures.ts";
+import { tooLong } from "../too-long.ts";
 import { answersOf, settingsOf } from "./settings.ts";
 
 const completionsBody = lazily(({ z }) => {
@@ -32,7 +36,18 @@ const completionsBody = lazily(({ z }) => {
 /** The length of an answer to a body that gives none, as in OpenAI's API. */
 const usualTokens = 16;
 
+/** Refuses a long array before each of its elements is checked. */
+function expectShort(value: unknown, { model }: Served): void {
+  const { prompt } = isRecord(value) ? value : { prompt: undefined };
+  const ids: unknown = Array.isArray(prompt) && prompt.length === 1 ? prompt[0] : prompt;
+  if (!Array.isArray(ids) || ids.length <= model.config.maxPositions) return;
+  if (typeof ids[0] === "number") throw tooLong(model);
+  throw new Problem("invalid", `prompt: expected a text, or an array of token ids: one prompt, got ${describe(ids)}`, { member: "prompt" });
+}
+
 function read(value: unknown, served: Served): Asked {
+  expectShort(value, served);
+  expectBiases(value, served);
   const body = checked(completionsBody(), value);
   const { prompt, n, stream, logprobs } = body;
   const answers = answersOf(n, served);

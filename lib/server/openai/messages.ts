@@ -2,6 +2,7 @@
 import { parseWithDigits } from "../../model/text/json-digits.ts";
 import { isRecord } from "../../checkpoint/json.ts";
 import type { ChatMessage } from "../../model/text/chat-messages.ts";
+import { excessOf, mostNested } from "../json-nesting.ts";
 import { Problem, unsupported } from "../problem.ts";
 import type { ChatBody } from "./chat-schema.ts";
 
@@ -42,6 +43,7 @@ export function partText(member: string, part: Part): string {
  * @throws {Problem} for anything else than an object, or the JSON of one.
  */
 export function argumentsOf(member: string, given: unknown): Readonly<Record<string, unknown>> {
+  if (typeof given === "string" && excessOf(given) !== undefined) throw new Problem("invalid", `${member}: expected an object as JSON that nests at most ${mostNested} deep, got one that nests deeper`, { member });
   let value = given;
   try {
     if (typeof given === "string") value = given.trim() === "" ? {} : parseWithDigits(given);

@@ -1,6 +1,8 @@
 /** Bodies of `POST /v1/responses` as requests for answers. The server keeps no responses: a client sends the whole conversation. */
 import type { ConstraintOptions } from "../../model/constraints/constraint-grammar.ts";
 import type { AnsweringApi, Asked, Served } from "../api.ts";
+import { expectBiases, expectCounts, mostMessages, mostTools } from "../body-counts.ts";
+import type { Counted } from "../body-counts.ts";
 import { checked } from "../body.ts";
 import { constraintOptions } from "../constraint-options.ts";
 import { membersOf } from "../members.ts";
@@ -17,7 +19,14 @@ import { settingsOf } from "./settings.ts";
 /** Members that ask for what there is none of, and why. */
 const missing = { previous_response_id: "responses are not kept: send the whole conversation", conversation: "conversations are not kept: send the whole one", prompt: "there are no stored prompts" } as const;
 
+const counted: readonly Counted[] = [
+  { what: "items and parts", most: mostMessages, arrays: ["input", "input[].content", "input[].output"] },
+  { what: "tools", most: mostTools, arrays: ["tools", "tools[].tools"] },
+];
+
 function read(value: unknown, served: Served): Asked {
+  expectCounts(value, served, counted);
+  expectBiases(value, served);
   const body = checked(responsesBody(), value);
   for (const [member, why] of Object.entries(missing)) if ((body[member as keyof typeof missing] ?? null) !== null) throw unsupported(member, why);
   if (body.background ?? false) throw unsupported("background", "responses are not kept: stream this one");

@@ -1,0 +1,35 @@
+/** Replacements in a tokenizer's normalizer and pre-tokenizer: a file must not make a short text long without bound. */
+import { FileError, UnsupportedError, describe } from "../../errors.ts";
+import { isRecord } from "../../checkpoint/json.ts";
+
+/** The most that all replacements together may lengthen a text: real ones put one character for another. */
+const mostGrowth = 256;
+
+/**
+ * Checks those of a tokenizer.
+ *
+ * @param steps the normalizer and the pre-tokenizer of a `tokenizer.json`.
+ * @throws {FileError} for replacements that together lengthen a text too much; {@link UnsupportedError} for a text with a pattern of `String.replaceAll`,
+ *   which the library would not take as it is.
+ */
+export function checkReplacements(op: string, path: string, steps: readonly unknown[]): void {
+  const growth = steps.reduce<number>((product, step) => product * growthOf(op, path, step), 1);
+  if (growth <= mostGrowth) return;
+  throw new FileError(path, { op, expected: `replacements that make a text at most ${mostGrowth} times as long`, received: `up to ${growth} times` });
+}
+
+/** How many times as long a step can make a text. */
+function growthOf(op: string, path: string, step: unknown): number {
+  if (!isRecord(step)) return 1;
+  const inner = [step["normalizers"], step["pretokenizers"]].flatMap((steps) => (Array.isArray(steps) ? steps : []));
+  const own = step["type"] === "Replace" ? growthOfOne(op, path, step) : 1;
+  return inner.reduce<number>((product, one) => product * growthOf(op, path, one), own);
+}
+
+function growthOfOne(op: string, path: string, { pattern, content = "" }: Record<string, unknown>): number {
+  if (typeof content !== "string") return 1;
+  if (/\$[$&`'<\d]/.test(content)) throw new UnsupportedError({ op, argument: path, expected: "replacements by plain texts", received: describe(content) });
+  const text = isRecord(pattern) ? pattern["String"] : undefined;
+  // An expression, and the empty text, may also match between two characters.
+  return typeof text === "string" && text !== "" ? Math.max(1, content.length / text.length) : 1 + content.length;
+}

@@ -3,6 +3,8 @@
  * each with the state that follows. A code point without an edge is not accepted.
  */
 
+import { spend } from "./effort.ts";
+
 /** The largest code point. */
 export const lastPoint = 0x10ffff;
 
@@ -79,6 +81,7 @@ export function explore<Key>(first: Key, name: (key: Key) => string, of: (key: K
   const states: State[] = [];
   for (let i = 0; i < keys.length; i++) {
     const { accepts, edges } = of(keys[i]!);
+    spend(1 + edges.length);
     const numbered = edges.map(([from, to, key]) => {
       const text = name(key);
       let state = numbers.get(text);
@@ -109,6 +112,7 @@ function joinEdges(edges: Edge[]): Edge[] {
 export function both(one: Automaton, other: Automaton): Automaton {
   return explore<readonly [number, number]>([0, 0], String, ([a, b]) => {
     const edges: [number, number, readonly [number, number]][] = [];
+    spend((one[a]!.edges.length * other[b]!.edges.length) >> 3);
     for (const x of one[a]!.edges) {
       for (const y of other[b]!.edges) {
         const from = Math.max(x.from, y.from);
@@ -147,7 +151,7 @@ export function trimmed(automaton: Automaton): Automaton | undefined {
   for (let state = waiting.pop(); state !== undefined; state = waiting.pop()) {
     if (alive.has(state)) continue;
     alive.add(state);
-    waiting.push(...before[state]!);
+    for (const one of before[state]!) waiting.push(one);
   }
   if (!alive.has(0)) return undefined;
   return explore<number>(0, String, (at) => ({
@@ -164,6 +168,7 @@ export function minimal(automaton: Automaton): Automaton {
   if (automaton.length > mostMinimised) return automaton;
   let classes: number[] = automaton.map(({ accepts }) => (accepts ? 1 : 0));
   for (let count = new Set(classes).size; ; ) {
+    spend(automaton.length);
     const names = new Map<string, number>();
     const next = automaton.map(({ edges }, i) => {
       const targets = joinEdges(edges.map(({ from, to, state }) => ({ from, to, state: classes[state]! })));
@@ -186,6 +191,7 @@ export function minimal(automaton: Automaton): Automaton {
 /** The texts of a list. */
 export function ofTexts(texts: readonly string[]): Automaton {
   return explore<readonly string[]>([...new Set(texts)], (rest) => JSON.stringify(rest), (rest) => {
+    spend(rest.length);
     const byFirst = new Map<number, string[]>();
     for (const text of rest) {
       const point = text.codePointAt(0);

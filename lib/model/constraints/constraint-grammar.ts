@@ -8,10 +8,12 @@ import { automatonOf } from "./expression.ts";
 import { ExpressionProblem } from "./expression-reader.ts";
 import { parseWithDigits, stringifyWithDigits } from "../text/json-digits.ts";
 import { TooManyStates, mostStates as mostOfAutomaton } from "./automaton.ts";
-import { Grammar, choice } from "./grammar.ts";
+import { TooMuchWork, withEffort } from "./effort.ts";
+import { Grammar, GrammarTooLarge, choice } from "./grammar.ts";
 import type { Part } from "./grammar.ts";
 import { JsonGrammar } from "./json-grammar.ts";
 import { SchemaProblem } from "./schema-problem.ts";
+import { expectSmall } from "./schema-size.ts";
 import { callsGrammar, noCalls, toolsOf } from "./tool-grammar.ts";
 
 /** Options that constrain an answer. */
@@ -54,8 +56,8 @@ export interface AnswerContext {
   readonly tools: readonly object[];
 }
 
-/** The most states at which any character may come: xgrammar takes about a tenth of a second for each, with a large vocabulary. */
-const mostStates = 1000;
+/** The most steps to make a grammar, of states, edges and schemas: about a second. */
+const mostSteps = 1_000_000;
 
 const zod = lazily(({ z }) => z);
 
@@ -74,6 +76,7 @@ export function constraintOf(op: string, options: ConstraintOptions, context: ()
     const value = (to: Grammar): Part => new JsonGrammar(to, json, "schema").root();
     const { format, tools: descriptions } = options.toolChoice === "auto" ? context() : noTools;
     const tools = toolsOf(descriptions);
+    for (const { path, parameters } of tools) expectSmall(op, path, parameters);
     if (tools.length === 0 || format?.toolCall === undefined) return made(op, "schema", stringifyWithDigits(json), false, value);
     const call = writtenCall(op, format);
     return made(op, "schema", stringifyWithDigits([json, call, tools]), true, (to) => choice(value(to), callsGrammar(to, call, tools, true)));
@@ -88,6 +91,7 @@ export function constraintOf(op: string, options: ConstraintOptions, context: ()
     const names = tools.map(({ name }) => JSON.stringify(name)).join(" | ");
     throw invalid(op, toolChoice === "required" ? "toolChoice" : "toolChoice.name", names === "" ? "a session whose messages came with tools" : names, toolChoice === "required" ? toolChoice : toolChoice.name);
   }
+  for (const { path, parameters } of wanted) expectSmall(op, path, parameters);
   const call = writtenCall(op, format);
   const several = toolChoice === "required";
   return made(op, "toolChoice", stringifyWithDigits([call, wanted, several]), true, (to) => callsGrammar(to, call, wanted, several));
@@ -120,17 +124,15 @@ function make(op: string, argument: string, build: (grammar: Grammar) => Part): 
   const grammar = new Grammar();
   let written;
   try {
-    written = grammar.write(build(grammar));
+    written = withEffort(mostSteps, () => grammar.write(build(grammar)));
   } catch (error) {
     if (error instanceof SchemaProblem) throw new UnsupportedError({ op, argument: error.path, expected: error.expected, received: error.received, cause: error });
+    if (error instanceof GrammarTooLarge) throw new UnsupportedError({ op, argument, expected: error.message, received: error.received, cause: error });
+    if (error instanceof TooMuchWork) throw new UnsupportedError({ op, argument, expected: `a constraint whose strings, numbers and alternatives take at most ${mostSteps} steps to combine`, received: "more", cause: error });
     if (error instanceof TooManyStates) throw new UnsupportedError({ op, argument, expected: `lengths and limits that take at most ${mostOfAutomaton} states of an automaton`, received: "more", cause: error });
     throw error;
   }
   if (written === undefined) throw new GatedDeltaError("invalid-argument", { op, argument, expected: "a constraint that some text fits", received: "one that none of finite length fits" });
-  if (grammar.states > mostStates) {
-    const expected = `strings of any characters with lengths of at most ${mostStates} in all`;
-    throw new UnsupportedError({ op, argument, expected, received: `${grammar.states}` });
-  }
   return { argument, grammar: written, foreign: false };
 }
 
@@ -138,16 +140,21 @@ function make(op: string, argument: string, build: (grammar: Grammar) => Part): 
 function readSchema(op: string, value: object | boolean): unknown {
   if (typeof value === "boolean") return value;
   const schema = reading(op, "schema", () => {
-    if (!("_zod" in value)) return value;
-    const { toJSONSchema } = zod();
-    try {
-      return toJSONSchema(value as never, { io: "input" });
-    } catch (cause) {
-      const received = cause instanceof Error ? cause.message : "one that has none";
-      throw new UnsupportedError({ op, argument: "schema", expected: "a schema of zod that has a JSON Schema", received, cause });
-    }
+    const json = "_zod" in value ? ofZod(op, value) : value;
+    expectSmall(op, "schema", json);
+    return json;
   });
   return reading(op, "schema", (): unknown => parseWithDigits(stringifyWithDigits(schema)));
+}
+
+function ofZod(op: string, schema: object): object {
+  const { toJSONSchema } = zod();
+  try {
+    return toJSONSchema(schema as never, { io: "input" });
+  } catch (cause) {
+    const received = cause instanceof Error ? cause.message : "one that has none";
+    throw new UnsupportedError({ op, argument: "schema", expected: "a schema of zod that has a JSON Schema", received, cause });
+  }
 }
 
 function ofRegex(op: string, regex: string | RegExp) {

@@ -34,6 +34,9 @@ const controls: Readonly<Record<string, number>> = { n: 10, r: 13, t: 9, f: 12, 
 /** The largest count of a quantifier, and the most parts once quantifiers are written out. */
 export const mostParts = 20_000;
 
+/** The most characters of an expression. */
+const mostCharacters = 100_000;
+
 /** Reads the source of an expression. */
 export class ExpressionReader {
   readonly #characters: readonly string[];
@@ -41,6 +44,7 @@ export class ExpressionReader {
   #depth = 0;
 
   constructor(source: string) {
+    if (source.length > mostCharacters) throw new ExpressionProblem(`at most ${mostCharacters} characters`);
     this.#characters = [...source];
   }
 

@@ -4,6 +4,7 @@
  */
 import { TooManyStates, anyPoint, both, complement, explore } from "./automaton.ts";
 import type { Automaton, Points } from "./automaton.ts";
+import { spend } from "./effort.ts";
 import { ExpressionProblem, ExpressionReader, mostParts } from "./expression-reader.ts";
 import type { Branch, Part } from "./expression-reader.ts";
 
@@ -98,20 +99,36 @@ function determined(alternatives: readonly Part[]): Automaton {
     for (let state = waiting.pop(); state !== undefined; state = waiting.pop()) {
       if (found.has(state)) continue;
       found.add(state);
-      waiting.push(...empty[state]!);
+      for (const one of empty[state]!) waiting.push(one);
     }
     return [...found].sort((a, b) => a - b);
   };
   return explore<readonly number[]>(closed([start]), (states) => states.join(), (states) => {
     const all = states.flatMap((state) => edges[state]!);
-    const cuts = new Set<number>();
-    for (const { points } of all) for (const [from, to] of points) cuts.add(from).add(to + 1);
-    const sorted = [...cuts].sort((a, b) => a - b);
+    // Where ranges begin and end, in order, with the states that are reached from there on, or no longer.
+    const changes = new Map<number, { readonly begin: number[]; readonly end: number[] }>();
+    const changesAt = (point: number) => {
+      let found = changes.get(point);
+      if (found === undefined) changes.set(point, (found = { begin: [], end: [] }));
+      return found;
+    };
+    for (const { points, to } of all) {
+      spend(1 + points.length);
+      for (const [from, last] of points) {
+        changesAt(from).begin.push(to);
+        changesAt(last + 1).end.push(to);
+      }
+    }
+    const sorted = [...changes].sort(([a], [b]) => a - b);
+    const reached = new Set<number>();
     const next: [number, number, readonly number[]][] = [];
-    for (let i = 0; i + 1 < sorted.length; i++) {
-      const at = sorted[i]!;
-      const reached = all.filter(({ points }) => points.some(([from, to]) => from <= at && at <= to)).map(({ to }) => to);
-      if (reached.length > 0) next.push([at, sorted[i + 1]! - 1, closed(reached)]);
+    for (const [i, [at, { begin, end: over }]] of sorted.entries()) {
+      // Each state is reached by the ranges of one part, which are apart.
+      for (const to of over) reached.delete(to);
+      for (const to of begin) reached.add(to);
+      if (reached.size === 0) continue;
+      spend(reached.size);
+      next.push([at, sorted[i + 1]![0] - 1, closed(reached)]);
     }
     return { accepts: states.includes(end), edges: next };
   });

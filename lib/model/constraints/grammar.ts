@@ -1,6 +1,7 @@
 /** Grammars as data, and their text in the EBNF of xgrammar. */
 import { commonPoints, joinPoints, otherPoints, smallestOf } from "./automaton.ts";
-import type { Automaton, Points } from "./automaton.ts";
+import type { Automaton, Points, State } from "./automaton.ts";
+import { spend } from "./effort.ts";
 import { byteRangesOf } from "./utf8-ranges.ts";
 
 /**
@@ -49,19 +50,61 @@ const escaped = new Map(escapes);
 /** The text after a string or a number of JSON: with assertions about it xgrammar decides which tokens may reach beyond the value's end. */
 const followers = { string: "[ \\n\\t]* [,}\\]:]", number: "[ \\n\\t]* [,}\\]]" } as const;
 
+/** The grammar is larger than xgrammar compiles in reasonable time. `message` says what is allowed. */
+export class GrammarTooLarge extends Error {
+  readonly received: string;
+
+  constructor(expected: string, received: string) {
+    super(expected);
+    this.received = received;
+  }
+}
+
+/** The most states at which any character may come: xgrammar takes about a tenth of a second for each, with a large vocabulary. */
+export const mostWideStates = 1000;
+/** The most rules, and characters of all texts: xgrammar takes about a millisecond for a rule, and for some hundred characters. */
+export const mostRules = 12_000;
+export const mostCharacters = 1_500_000;
+/** What a range of a class counts, among the characters. */
+const charactersOfRange = 8;
+/** The most pairs of optional properties that may follow one another: xgrammar takes about two microseconds for each. */
+export const mostPairs = 5_000_000;
+
 /** A grammar that is being made: rules by name. */
 export class Grammar {
   readonly #rules = new Map<string, Part>();
   /** The text after each rule, where it is known: then xgrammar need not try tokens that go on after the rule for each mask. */
   readonly #followers = new Map<string, string>();
+  /** Parts that are used again, by what they are made of. */
+  readonly #shared = new Map<string, Part>();
   /** States of automata at which most tokens may come, each of which takes time to compile. */
-  states = 0;
+  #wide = 0;
+  #characters = 0;
+  #pairs = 0;
 
   /** Adds a rule. @param of the kind of value that its texts end, if any. */
   set(name: string, part: Part, of?: keyof typeof followers): Part {
     this.#rules.set(name, part);
+    this.#expectRules(0);
     if (of !== undefined) this.#followers.set(name, followers[of]);
     return rule(name);
+  }
+
+  /** The part that was made of the same before, or else a new one: equal schemas have the same rules. */
+  shared(key: string, make: () => Part): Part {
+    let found = this.#shared.get(key);
+    if (found === undefined) this.#shared.set(key, (found = make()));
+    return found;
+  }
+
+  /** Says that so many optional properties may come next at some place. */
+  leaves(optional: number): void {
+    this.#pairs += optional;
+    if (this.#pairs > mostPairs) throw new GrammarTooLarge(`objects with fewer optional properties, such as ${Math.floor(Math.sqrt(2 * mostPairs))} in all`, "more");
+  }
+
+  #expectRules(more: number): void {
+    if (this.#rules.size + more > mostRules) throw new GrammarTooLarge(`at most ${mostRules} rules of a grammar: one for each state of a string or number, member of an object and item of an array`, "more");
   }
 
   has(name: string): boolean {
@@ -78,6 +121,10 @@ export class Grammar {
   automaton(name: string, automaton: Automaton, writing: Writing, end: Part = nothing, of?: keyof typeof followers): Part {
     const small = smallestOf(automaton);
     if (small === undefined) return never;
+    this.#expectRules(small.length);
+    const isWide = (state: State): boolean => state.edges.some(({ from, to }) => to - from > 100);
+    this.#wide += small.filter(isWide).length;
+    if (this.#wide > mostWideStates) throw new GrammarTooLarge(`strings of any characters with lengths of at most ${mostWideStates} in all`, `${this.#wide}`);
     const names = small.map(() => {
       const one = this.name(name);
       this.#rules.set(one, never);
@@ -90,7 +137,6 @@ export class Grammar {
         if (list === undefined) byTarget.set(target, [[from, to]]);
         else list.push([from, to]);
       }
-      if (state.edges.some(({ from, to }) => to - from > 100)) this.states++;
       const ways: Part[] = [];
       let loop: Part | undefined;
       for (const [target, ranges] of byTarget) {
@@ -125,6 +171,7 @@ export class Grammar {
    * Its text, with what can never be matched left out.
    *
    * @returns undefined if nothing matches the grammar.
+   * @throws {GrammarTooLarge}
    */
   write(root: Part): string | undefined {
     const finite = this.#finite();
@@ -136,8 +183,11 @@ export class Grammar {
     const write = (part: Part): string => {
       switch (part.kind) {
         case "text":
+          this.#characters += part.text.length;
+          if (this.#characters > mostCharacters) throw new GrammarTooLarge(`names, listed values and classes of at most ${mostCharacters} characters in all`, "more");
           return quoted(part.text);
         case "class":
+          this.#characters += charactersOfRange * part.class.bytes.length;
           return classText(part.class);
         case "rule":
           if (!written.has(part.name)) {
@@ -155,6 +205,7 @@ export class Grammar {
         }
       }
     };
+    this.#characters = 0;
     lines.push(`root ::= ${write(root)}`);
     for (let name = waiting.pop(); name !== undefined; name = waiting.pop()) {
       const follower = this.#followers.get(name);
@@ -166,17 +217,36 @@ export class Grammar {
   /** The rules that match some text of finite length. */
   #finite(): ReadonlySet<string> {
     const finite = new Set<string>();
-    // Most rules refer to later ones.
-    const rules = [...this.#rules].reverse();
-    for (let before = -1; before !== finite.size; ) {
-      before = finite.size;
-      for (const [name, part] of rules) if (!finite.has(name) && finiteWith(part, finite)) finite.add(name);
+    // Rules refer to some before them and to some after them. So a few passes leave only those that refer to themselves, and their users.
+    let left = [...this.#rules];
+    for (let pass = 0; pass < 4; pass++) left = left.filter(([name, part]) => !finiteWith(part, finite) || finite.add(name).size === 0).reverse();
+    const users = new Map<string, (typeof left)[number][]>();
+    for (const one of left) {
+      for (const used of namesIn(one[1])) {
+        const list = users.get(used);
+        if (list === undefined) users.set(used, [one]);
+        else list.push(one);
+      }
+    }
+    // Each of them is looked at again when one that it refers to turns out to be finite.
+    for (let next = left.pop(); next !== undefined; next = left.pop()) {
+      const [name, part] = next;
+      if (finite.has(name) || !finiteWith(part, finite)) continue;
+      finite.add(name);
+      for (const user of users.get(name) ?? []) left.push(user);
     }
     return finite;
   }
 }
 
+/** The rules that a part refers to. */
+function* namesIn(part: Part): Generator<string> {
+  if (part.kind === "rule") yield part.name;
+  else if (part.kind === "sequence" || part.kind === "choice") for (const one of part.parts) yield* namesIn(one);
+}
+
 function finiteWith(part: Part, finite: ReadonlySet<string>): boolean {
+  spend(1);
   switch (part.kind) {
     case "text":
     case "class":
@@ -204,6 +274,7 @@ function escapesOf(all: Points): Part[] {
 }
 
 function classText({ bytes, except, repeated }: CharacterClass): string {
+  spend(bytes.length);
   const ranges = bytes.map(([from, to]) => `${pointText(from)}-${pointText(to)}`);
   // xgrammar would write a class of a single byte as the character of that number.
   if (ranges.length === 1) ranges.push(...ranges);
@@ -211,12 +282,18 @@ function classText({ bytes, except, repeated }: CharacterClass): string {
 }
 
 /** A code point in xgrammar's text. */
-function pointText(point: number): string {
+const pointText = (point: number): string => asciiTexts[point] ?? pointTextOf(point);
+
+function pointTextOf(point: number): string {
   if (/^[A-Za-z0-9]$/.test(String.fromCodePoint(point))) return String.fromCodePoint(point);
   return point <= 0xffff ? `\\u${point.toString(16).padStart(4, "0")}` : `\\U${point.toString(16).padStart(8, "0")}`;
 }
 
+const asciiTexts: readonly string[] = Array.from({ length: 128 }, (_, point) => pointTextOf(point));
+
 /** A text in quotes. */
 export function quoted(content: string): string {
-  return `"${[...content].map((one) => pointText(one.codePointAt(0)!)).join("")}"`;
+  let written = '"';
+  for (const one of content) written += pointText(one.codePointAt(0)!);
+  return `${written}"`;
 }

@@ -3,22 +3,39 @@
  * properties come in the schema's order, other properties only where `additionalProperties` asks for them, and blank only where
  * programs write it. Keywords that would not be enforced are refused.
  */
-import { stringifyWithDigits } from "../text/json-digits.ts";
 import { accepts, both, ofTexts } from "./automaton.ts";
+import type { Automaton } from "./automaton.ts";
+import { spend } from "./effort.ts";
 import { automatonOf } from "./expression.ts";
-import { Grammar, anyExcept, ascii, choice, escapedInJson, never, nothing, rule, sequence, text } from "./grammar.ts";
+import { Grammar, choice, never, nothing, rule, sequence, text } from "./grammar.ts";
 import type { Part } from "./grammar.ts";
+import { anyString } from "./json-string.ts";
+import { listedValues } from "./schema-lists.ts";
 import { SchemaProblem } from "./schema-problem.ts";
 import type { JsonSchemaObject } from "./schema-problem.ts";
-import { areDisjoint, isObject, merged, refuseUnknown, typesOf } from "./schema-keywords.ts";
+import { areDisjoint, haveTag, isObject, keywordsOf, merged, refuseUnknown, typesOf } from "./schema-keywords.ts";
 import type { TypeName } from "./schema-keywords.ts";
-import { countOf, limitsOf, numbersOf, otherThan, stringsOf } from "./schema-strings.ts";
+import { countOf, numbersOf, otherThan, stringsOf } from "./schema-strings.ts";
 
 /** The most schemas within each other. */
-const deepest = 200;
+export const deepest = 200;
+
+/** What a schema counts for {@link spend}, next to its automata. */
+export const stepsOfSchema = 20;
 
 /** References that lead to a value without an object or array around it. */
 type Open = readonly string[];
+
+/** What an object's grammar is made of. */
+interface Members {
+  readonly members: readonly { readonly name: string; readonly required: boolean; readonly value: Part }[];
+  /** How many there are at least and at most. */
+  readonly least: number;
+  readonly most: number;
+  /** The values of other properties, if there may be any, and the names that any may have. */
+  readonly others: Part | undefined;
+  readonly keys: Automaton | undefined;
+}
 
 export class JsonGrammar {
   readonly grammar: Grammar;
@@ -50,6 +67,7 @@ export class JsonGrammar {
     if (!isObject(schema)) throw new SchemaProblem(path, "a schema: an object or a boolean", schema);
     if (++this.#depth > deepest) throw new SchemaProblem(path, `at most ${deepest} schemas within each other`, schema);
     try {
+      spend(stepsOfSchema);
       refuseUnknown(schema, path);
       return this.#ofKeywords(schema, path, open);
     } finally {
@@ -67,7 +85,7 @@ export class JsonGrammar {
       if (key === "oneOf") this.#expectDisjoint(list, `${path}.oneOf`);
       return choice(...list.map((one: unknown, i) => this.#branch(schema, key, one, `${path}.${key}[${i}]`, open)));
     }
-    if (schema["const"] !== undefined || schema["enum"] !== undefined) return this.#listed(schema, path);
+    if (schema["const"] !== undefined || schema["enum"] !== undefined) return { kind: "choice", parts: listedValues(schema, path).map(text) };
     return choice(...typesOf(schema, path).map((type) => this.#ofType(type, schema, path)));
   }
 
@@ -92,7 +110,9 @@ export class JsonGrammar {
 
   #expectDisjoint(list: readonly unknown[], path: string): void {
     const resolve = (schema: unknown): unknown => this.resolved(schema, path);
+    if (haveTag(list, resolve)) return;
     for (const [i, one] of list.entries()) {
+      spend(i);
       for (let j = 0; j < i; j++) {
         if (!areDisjoint(list[j], one, resolve)) throw new SchemaProblem(path, "schemas of which at most one fits: of different types, or with different constants in a required property", `[${j}] and [${i}]`);
       }
@@ -104,7 +124,7 @@ export class JsonGrammar {
     if (typeof reference !== "string" || !/^#(?:\/|$)/.test(reference)) throw new SchemaProblem(`${path}.$ref`, 'a reference within the schema, such as "#/$defs/name"', reference);
     let found = this.#root;
     for (const part of reference.split("/").slice(1)) {
-      const key = decodeURIComponent(part).replaceAll("~1", "/").replaceAll("~0", "~");
+      const key = decoded(part, reference, path).replaceAll("~1", "/").replaceAll("~0", "~");
       found = (isObject(found) && Object.hasOwn(found, key)) || (Array.isArray(found) && /^\d+$/.test(key)) ? (found as JsonSchemaObject)[key] : undefined;
       if (found === undefined) throw new SchemaProblem(`${path}.$ref`, "a reference to a schema that is there", reference);
     }
@@ -125,36 +145,6 @@ export class JsonGrammar {
     return rule(name);
   }
 
-  #listed(schema: JsonSchemaObject, path: string): Part {
-    const { const: only, enum: list } = schema;
-    if (list !== undefined && !Array.isArray(list)) throw new SchemaProblem(`${path}.enum`, "an array of values", list);
-    const values: unknown[] = list === undefined ? [only] : only === undefined ? list : list.filter((one) => stringifyWithDigits(one) === stringifyWithDigits(only));
-    return choice(...[...new Set(values.filter((value) => this.#fits(value, schema, path)).map(stringifyWithDigits))].map(text));
-  }
-
-  /** Whether a value of a list fits the keywords next to the list. */
-  #fits(value: unknown, schema: JsonSchemaObject, path: string): boolean {
-    const others = merged(schema, "const", {}, path);
-    const { enum: _, ...rest } = others;
-    if (Object.keys(rest).length === 0) return true;
-    const type = typeOf(value);
-    const types = typesOf(rest, path);
-    if (!types.includes(type) && !(type === "integer" && types.includes("number"))) return false;
-    if (typeof value === "string") {
-      const strings = stringsOf(rest, path);
-      return strings === undefined || accepts(strings, value);
-    }
-    if (typeof value === "number" || typeof value === "bigint") {
-      const { least, most } = limitsOf(rest, path);
-      if (rest["multipleOf"] !== undefined) throw new SchemaProblem(`${path}.multipleOf`, "no list of values next to it", rest["multipleOf"]);
-      return (least === undefined || value > least.value || (least.allowed && value === least.value)) && (most === undefined || value < most.value || (most.allowed && value === most.value));
-    }
-    if ((type === "object" || type === "array") && Object.keys(rest).some((key) => key !== "type")) {
-      throw new SchemaProblem(path, "no other keywords next to a list with objects or arrays", Object.keys(rest).find((key) => key !== "type"));
-    }
-    return true;
-  }
-
   #ofType(type: TypeName, schema: JsonSchemaObject, path: string): Part {
     switch (type) {
       case "null":
@@ -163,11 +153,12 @@ export class JsonGrammar {
         return choice(text("true"), text("false"));
       case "integer":
       case "number":
-        return this.grammar.automaton(type, numbersOf(schema, path, type === "integer"), "plain", nothing, "number");
-      case "string": {
-        const strings = stringsOf(schema, path);
-        return strings === undefined ? this.#string() : sequence(text('"'), this.grammar.automaton("chars", strings, "json", text('"'), "string"));
-      }
+        return this.grammar.shared(`${type} ${keywordsOf(schema, "number")}`, () => this.grammar.automaton(type, numbersOf(schema, path, type === "integer"), "plain", nothing, "number"));
+      case "string":
+        return this.grammar.shared(`string ${keywordsOf(schema, "string")}`, () => {
+          const strings = stringsOf(schema, path);
+          return strings === undefined ? anyString(this.grammar) : sequence(text('"'), this.grammar.automaton("chars", strings, "json", text('"'), "string"));
+        });
       case "array":
         return this.#array(schema, path);
       case "object":
@@ -181,29 +172,12 @@ export class JsonGrammar {
     return rule("blank");
   }
 
-  /** Any string. */
-  #string(): Part {
-    if (this.grammar.has("string")) return rule("string");
-    const hex = ascii([[0x30, 0x39], [0x41, 0x46], [0x61, 0x66]]);
-    const [notD, d] = [ascii([[0x30, 0x39], [0x41, 0x43], [0x45, 0x46], [0x61, 0x63], [0x65, 0x66]]), ascii([[0x44, 0x44], [0x64, 0x64]])];
-    const low = ascii([[0x30, 0x37]]);
-    const [high, second] = [ascii([[0x38, 0x39], [0x41, 0x42], [0x61, 0x62]]), ascii([[0x43, 0x46], [0x63, 0x66]])];
-    const escape = choice(
-      ascii([[0x22, 0x22], [0x2f, 0x2f], [0x5c, 0x5c], [0x62, 0x62], [0x66, 0x66], [0x6e, 0x6e], [0x72, 0x72], [0x74, 0x74]]),
-      sequence(text("u"), choice(sequence(notD, hex, hex, hex), sequence(d, choice(sequence(low, hex, hex), sequence(high, hex, hex, text("\\u"), d, second, hex, hex))))),
-    );
-    const plain = anyExcept(escapedInJson);
-    this.grammar.set("string_escape", escape);
-    this.grammar.set("string_rest", choice(sequence(plain, text('"')), sequence(plain, text("\\"), rule("string_escape"), rule("string_rest"))), "string");
-    return this.grammar.set("string", sequence(text('"'), rule("string_rest")));
-  }
-
   /** Any value. */
   #any(): Part {
     if (this.grammar.has("value")) return rule("value");
     this.grammar.set("value", never);
     const number = this.grammar.automaton("number", numbersOf({}, this.#path, false), "plain", nothing, "number");
-    return this.grammar.set("value", choice(this.#object({}, this.#path), this.#array({}, this.#path), this.#string(), number, text("true"), text("false"), text("null")));
+    return this.grammar.set("value", choice(this.#object({}, this.#path), this.#array({}, this.#path), anyString(this.grammar), number, text("true"), text("false"), text("null")));
   }
 
   #array(schema: JsonSchemaObject, path: string): Part {
@@ -213,6 +187,10 @@ export class JsonGrammar {
     const most = countOf(schema, "maxItems", path) ?? Infinity;
     const first = prefixItems.map((one: unknown, i) => this.value(one, `${path}.prefixItems[${i}]`));
     const others = this.value(items, `${path}.items`);
+    return this.grammar.shared(JSON.stringify(["array", first, others, least, String(most)]), () => this.#items(first, others, least, most));
+  }
+
+  #items(first: readonly Part[], others: Part, least: number, most: number): Part {
     const last = most === Infinity ? Math.max(first.length, least, 1) : most;
     const name = this.grammar.name("array");
     const after = (i: number): string => `${name}_${i}`;
@@ -231,32 +209,42 @@ export class JsonGrammar {
     if (!isObject(properties)) throw new SchemaProblem(`${path}.properties`, "an object of schemas", properties);
     if (!Array.isArray(required) || required.some((one) => typeof one !== "string")) throw new SchemaProblem(`${path}.required`, "an array of names", required);
     const keys = propertyNames === undefined ? undefined : this.#names(propertyNames, `${path}.propertyNames`);
-    const listed = Object.keys(properties);
-    const { additionalProperties: additional = listed.length === 0 } = schema;
-    const missing = [...new Set(required as string[])].filter((name) => !listed.includes(name));
+    const listed = new Set(Object.keys(properties));
+    const needed = new Set(required as string[]);
+    const { additionalProperties: additional = listed.size === 0 } = schema;
+    const missing = [...needed].filter((name) => !listed.has(name));
     const members = [...listed, ...missing].map((name) => ({
       name,
-      required: required.includes(name),
+      required: needed.has(name),
       value: keys !== undefined && !accepts(keys, name) ? never
-        : listed.includes(name) ? this.value(properties[name], `${path}.properties.${name}`)
+        : listed.has(name) ? this.value(properties[name], `${path}.properties.${name}`)
         : this.value(schema["additionalProperties"] ?? true, `${path}.additionalProperties`),
     }));
     const [least, most] = [countOf(schema, "minProperties", path) ?? 0, countOf(schema, "maxProperties", path) ?? Infinity];
+    if ((least > 0 || most < Infinity) && additional !== false) throw new SchemaProblem(path, "additionalProperties: false next to minProperties and maxProperties", additional);
+    const others = additional === false ? undefined : this.value(additional, `${path}.additionalProperties`);
+    const make = (): Part => this.#members({ members, least, most, others, keys });
+    return keys === undefined ? this.grammar.shared(JSON.stringify(["object", members, least, String(most), others ?? null]), make) : make();
+  }
+
+  #members({ members, least, most, others, keys }: Members): Part {
     const counted = least > 0 || most < Infinity;
-    if (counted && additional !== false) throw new SchemaProblem(path, "additionalProperties: false next to minProperties and maxProperties", additional);
     // Members beyond this number make no difference.
     const cap = counted ? Math.min(most === Infinity ? Math.max(least, 1) : most, members.length + 1) : 1;
     const name = this.grammar.name("object");
     const at = (i: number, count: number): string => `${name}_${i}_${count}`;
     const blank = this.#blank;
     const comma = (count: number): Part => (count === 0 ? nothing : sequence(text(","), blank));
+    let optional = 0; // members in a row from here on that may be left out
     for (let i = members.length; i >= 0; i--) {
       const member = members[i];
+      optional = member?.required === false ? optional + 1 : 0;
+      this.grammar.leaves(optional * cap);
       for (let count = 0; count <= cap; count++) {
         const ways: Part[] = [];
         if (member === undefined) {
           if (count >= least) ways.push(text("}"));
-          if (additional !== false) ways.push(sequence(comma(count), rule(`${name}_more`)));
+          if (others !== undefined) ways.push(sequence(comma(count), rule(`${name}_more`)));
         } else {
           if (count < most) ways.push(sequence(comma(count), text(`${JSON.stringify(member.name)}:`), blank, member.value, blank, rule(at(i + 1, Math.min(count + 1, cap)))));
           if (!member.required) ways.push(rule(at(i + 1, count)));
@@ -264,10 +252,10 @@ export class JsonGrammar {
         this.grammar.set(at(i, count), choice(...ways));
       }
     }
-    if (additional !== false) {
+    if (others !== undefined) {
       const free = members.length === 0 ? keys : keys === undefined ? otherThan(members.map((one) => one.name)) : both(keys, otherThan(members.map((one) => one.name)));
-      const key = free === undefined ? this.#string() : sequence(text('"'), this.grammar.automaton("key", free, "json", text('"'), "string"));
-      this.grammar.set(`${name}_more`, sequence(key, text(":"), blank, this.value(additional, `${path}.additionalProperties`), blank, rule(at(members.length, 1))));
+      const key = free === undefined ? anyString(this.grammar) : sequence(text('"'), this.grammar.automaton("key", free, "json", text('"'), "string"));
+      this.grammar.set(`${name}_more`, sequence(key, text(":"), blank, others, blank, rule(at(members.length, 1))));
     }
     return sequence(text("{"), blank, rule(at(0, 0)));
   }
@@ -288,11 +276,11 @@ export class JsonGrammar {
   }
 }
 
-/** The type of a value of JSON. */
-function typeOf(value: unknown): TypeName {
-  if (value === null) return "null";
-  if (Array.isArray(value)) return "array";
-  if (typeof value === "bigint") return "integer";
-  if (typeof value === "number") return Number.isInteger(value) ? "integer" : "number";
-  return typeof value as "string" | "boolean" | "object";
+/** A part of a reference. */
+function decoded(part: string, reference: string, path: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    throw new SchemaProblem(`${path}.$ref`, "a reference whose % begins the code of a character", reference);
+  }
 }

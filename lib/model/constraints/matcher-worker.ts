@@ -29,6 +29,8 @@ export class MatcherWorker {
   readonly #grammars = new Set<string>();
   #ids = 0;
   #open = 0;
+  /** Requests to begin a text that have no answer yet. */
+  #opening = 0;
   #ended = false;
   readonly #ready: Promise<void>;
 
@@ -46,6 +48,11 @@ export class MatcherWorker {
   /** How many texts are open. */
   get open(): number {
     return this.#open;
+  }
+
+  /** Whether it may be compiling: what it is asked meanwhile waits. */
+  get compiling(): boolean {
+    return this.#opening > 0;
   }
 
   get ended(): boolean {
@@ -67,7 +74,16 @@ export class MatcherWorker {
     if (request.kind === "open") {
       this.#grammars.add(request.grammar);
       this.#open++;
+      this.#opening++;
     }
+    try {
+      return await this.#answer(request, limit);
+    } finally {
+      if (request.kind === "open") this.#opening--;
+    }
+  }
+
+  async #answer(request: WithoutId<Asked>, limit: number): Promise<MatcherAnswer> {
     await this.#ready;
     if (this.#ended) throw new MatcherFailure("its Worker ended");
     const id = ++this.#ids;

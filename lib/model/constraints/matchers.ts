@@ -30,35 +30,51 @@ export interface Matching {
   close(): void;
 }
 
+/** A text that waits for a Worker. */
+interface Opening {
+  readonly grammar: string;
+  begin(worker: MatcherWorker): void;
+  fail(reason: string): void;
+}
+
 export class Matchers implements Disposable {
   readonly #workers: MatcherWorker[] = [];
   /** Grammars of callers that were parsed without a problem. */
   readonly #checked = new Set<string>();
+  /** Texts that wait for a Worker, in order. */
+  readonly #waiting: Opening[] = [];
   #tokens: MatcherTokens | undefined;
   #disposed = false;
 
   /**
-   * Begins a text of a grammar.
+   * Begins a text of a grammar. It is there at once; what it is asked waits until the grammar is compiled, and fails if that fails: with a
+   * {@link GatedDeltaError} for a grammar that takes too long to compile, and if the library fails.
    *
    * @param argument the option that it comes from, for errors.
-   * @throws {GatedDeltaError} for a grammar that takes too long to compile, and if the library fails; {@link UnsupportedError} without the package.
+   * @throws {UnsupportedError} without the package.
    */
   async open(op: string, argument: string, text: ModelText, limits: { readonly vocabSize: number; readonly eosTokens: readonly number[] }, grammar: string): Promise<Matching> {
     const library = libraryPath(op);
-    this.#tokens ??= tokensOf(text, limits.vocabSize, limits.eosTokens);
-    const worker = this.#worker(library, this.#tokens, grammar);
-    let opened;
-    try {
-      opened = await worker.ask({ kind: "open", grammar }, compileLimit);
-    } catch (cause) {
+    const vocabulary = (this.#tokens ??= tokensOf(text, limits.vocabSize, limits.eosTokens));
+    const { promise, resolve, reject } = Promise.withResolvers<{ readonly worker: MatcherWorker; readonly matcher: number }>();
+    const begin = (worker: MatcherWorker): void => {
+      const asked = worker.ask({ kind: "open", grammar }, compileLimit);
+      resolve(asked.then(({ id: matcher }) => ({ worker, matcher })).finally(() => this.#begin(library, vocabulary)));
+    };
+    const opening: Opening = { grammar, begin, fail: (reason) => reject(new MatcherFailure(reason)) };
+    const opened = promise.catch((cause: unknown) => {
       if (this.#disposed || !(cause instanceof MatcherFailure)) throw failedError(op, cause);
       throw new UnsupportedError({ op, argument, expected: `a grammar that xgrammar compiles, within ${compileLimit / 1000} s`, received: cause.message, cause });
-    }
-    const matcher = opened.id;
+    });
+    opened.catch(() => {});
+    this.#waiting.push(opening);
+    this.#begin(library, vocabulary);
     let closed = false;
     return {
       next: async (tokens, guesses) => {
-        const answer = await worker.ask({ kind: "next", matcher, tokens, guesses }, answerLimit).catch((cause: unknown) => {
+        const { worker, matcher } = await opened;
+        const limit = worker.compiling ? compileLimit + answerLimit : answerLimit;
+        const answer = await worker.ask({ kind: "next", matcher, tokens, guesses }, limit).catch((cause: unknown) => {
           throw failedError(op, cause);
         });
         if (answer.kind === "unfit") return { unfit: answer.index };
@@ -66,8 +82,16 @@ export class Matchers implements Disposable {
         throw failedError(op, answer.kind);
       },
       close: () => {
-        if (!closed) worker.close(matcher);
+        if (closed) return;
         closed = true;
+        const place = this.#waiting.indexOf(opening);
+        if (place < 0) {
+          opened.then(({ worker, matcher }) => worker.close(matcher), () => {});
+          return;
+        }
+        // Its compilation has not begun, and nobody waits for it any more.
+        this.#waiting.splice(place, 1);
+        opening.fail("it was closed");
       },
     };
   }
@@ -94,8 +118,22 @@ export class Matchers implements Disposable {
     this.#checked.add(grammar);
   }
 
-  /** The Worker for a grammar: one that has it, one that nothing uses, a new one, or else the one with the fewest texts. */
-  #worker(library: string, tokens: MatcherTokens, grammar: string): MatcherWorker {
+  /** Gives Workers to the texts that wait for one, in order. */
+  #begin(library: string, tokens: MatcherTokens): void {
+    if (this.#disposed) return;
+    for (const opening of [...this.#waiting]) {
+      const worker = this.#worker(library, tokens, opening.grammar);
+      if (worker === undefined) continue;
+      this.#waiting.splice(this.#waiting.indexOf(opening), 1);
+      opening.begin(worker);
+    }
+  }
+
+  /**
+   * The Worker for a grammar: one that has it, one that nothing uses, a new one, or else, of those that do not compile, the one with the fewest
+   * texts; none if all compile.
+   */
+  #worker(library: string, tokens: MatcherTokens, grammar: string): MatcherWorker | undefined {
     const alive = this.#workers.filter((worker) => !worker.ended);
     const found = alive.find((worker) => worker.has(grammar)) ?? alive.find((worker) => worker.open === 0);
     if (found !== undefined) return found;
@@ -104,13 +142,14 @@ export class Matchers implements Disposable {
       this.#workers.splice(0, Infinity, ...alive, made);
       return made;
     }
-    return alive.reduce((least, worker) => (worker.open < least.open ? worker : least));
+    return alive.filter((worker) => !worker.compiling).sort((one, other) => one.open - other.open)[0];
   }
 
   [Symbol.dispose](): void {
     this.#disposed = true;
     for (const worker of this.#workers) worker.end("the model was disposed");
     this.#workers.length = 0;
+    for (const { fail } of this.#waiting.splice(0)) fail("the model was disposed");
   }
 }
 

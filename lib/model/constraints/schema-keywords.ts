@@ -1,5 +1,6 @@
 /** The keywords of schemas: which are known, which say nothing about values, and how schemas combine. */
 import { stringifyWithDigits } from "../text/json-digits.ts";
+import { spend } from "./effort.ts";
 import { SchemaProblem } from "./schema-problem.ts";
 import type { JsonSchemaObject } from "./schema-problem.ts";
 
@@ -22,6 +23,9 @@ const silent = [
 
 /** All keywords that are enforced, or that say nothing. */
 const known = new Set([...Object.values(ofTypes).flat(), ...silent, "type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref", "uniqueItems"]);
+
+/** A schema's keywords for values of a type, as a text that is the same for schemas that allow the same. */
+export const keywordsOf = (schema: JsonSchemaObject, type: keyof typeof ofTypes): string => stringifyWithDigits(ofTypes[type].filter((key) => schema[key] !== undefined).map((key) => [key, schema[key]]));
 
 const allTypes: readonly TypeName[] = ["object", "array", "string", "number", "integer", "boolean", "null"];
 
@@ -77,11 +81,15 @@ export function merged(schema: JsonSchemaObject, without: string, under: JsonSch
 
 /** Whether no value fits both schemas, as far as their types and constants say. */
 export function areDisjoint(one: unknown, other: unknown, resolve: (schema: unknown) => unknown, depth = 0): boolean {
+  spend(1);
   const [a, b] = [resolve(one), resolve(other)];
   if (a === false || b === false) return true;
   if (!isObject(a) || !isObject(b) || depth > 8) return false;
   const [listA, listB] = [listOf(a), listOf(b)];
-  if (listA !== undefined && listB !== undefined) return !listA.some((value) => listB.includes(value));
+  if (listA !== undefined && listB !== undefined) {
+    spend(Math.min(listA.size, listB.size));
+    return listA.isDisjointFrom(listB);
+  }
   const [typesA, typesB] = [a, b].map((schema) => (schema["type"] === undefined ? undefined : typesOf(schema, "")));
   if (typesA !== undefined && typesB !== undefined) {
     const common = (types: readonly TypeName[], type: TypeName): boolean => types.includes(type) || (type === "integer" && types.includes("number")) || (type === "number" && types.includes("integer"));
@@ -96,8 +104,35 @@ export function areDisjoint(one: unknown, other: unknown, resolve: (schema: unkn
   return false;
 }
 
-/** The values of a schema that lists them, as JSON. */
-function listOf(schema: JsonSchemaObject): readonly string[] | undefined {
-  if (schema["const"] !== undefined) return [stringifyWithDigits(schema["const"])];
-  return Array.isArray(schema["enum"]) ? schema["enum"].map(stringifyWithDigits) : undefined;
+/** Whether constants of one required property tell all schemas apart, or their own: what {@link areDisjoint} finds, without comparing each two. */
+export function haveTag(schemas: readonly unknown[], resolve: (schema: unknown) => unknown): boolean {
+  const resolved = schemas.map(resolve);
+  const [first] = resolved;
+  const ofObject = (schema: unknown, name: string): unknown => {
+    if (!isObject(schema) || schema["type"] !== "object" || !isObject(schema["properties"]) || !Array.isArray(schema["required"])) return undefined;
+    return schema["required"].includes(name) && Object.hasOwn(schema["properties"], name) ? resolve(schema["properties"][name]) : undefined;
+  };
+  const differ = (values: readonly unknown[]): boolean => {
+    const seen = new Set<string>();
+    return values.every((value) => {
+      const list = isObject(value) ? listOf(value) : undefined;
+      return list !== undefined && [...list].every((one) => seen.size < seen.add(one).size);
+    });
+  };
+  if (differ(resolved)) return true;
+  const names: readonly unknown[] = isObject(first) && Array.isArray(first["required"]) ? first["required"] : [];
+  return names.slice(0, 16).some((name) => typeof name === "string" && differ(resolved.map((schema) => ofObject(schema, name))));
+}
+
+const lists = new WeakMap<JsonSchemaObject, { readonly list: ReadonlySet<string> | undefined }>();
+
+/** The values of a schema that lists them, as JSON; remembered, as each schema is compared with many. */
+function listOf(schema: JsonSchemaObject): ReadonlySet<string> | undefined {
+  let found = lists.get(schema);
+  if (found === undefined) {
+    const { const: only, enum: values } = schema;
+    const all: readonly unknown[] | undefined = only !== undefined ? [only] : Array.isArray(values) ? values : undefined;
+    lists.set(schema, (found = { list: all && new Set(all.map(stringifyWithDigits)) }));
+  }
+  return found.list;
 }

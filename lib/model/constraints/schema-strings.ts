@@ -1,5 +1,5 @@
 /** The strings and numbers that a schema allows, as automata. */
-import { both, complement, ofLength, ofTexts } from "./automaton.ts";
+import { TooManyStates, both, complement, mostStates, ofLength, ofTexts } from "./automaton.ts";
 import type { Automaton } from "./automaton.ts";
 import { automatonOf } from "./expression.ts";
 import { ExpressionProblem } from "./expression-reader.ts";
@@ -56,9 +56,19 @@ export function stringsOf(schema: JsonSchemaObject, path: string): Automaton | u
     if (known !== undefined && pattern === undefined) parts.push(ofFormat(known));
   }
   const [least, most] = [countOf(schema, "minLength", path) ?? 0, countOf(schema, "maxLength", path) ?? Infinity];
-  if (minLength !== undefined || maxLength !== undefined) parts.push(ofLength(least, most));
+  if (minLength !== undefined || maxLength !== undefined) parts.push(statesAt(path, () => ofLength(least, most)));
   if (parts.length === 0) return undefined;
-  return parts.reduce((one, other) => both(one, other));
+  return statesAt(path, () => parts.reduce((one, other) => both(one, other)));
+}
+
+/** Makes an automaton, and names the schema that asks for too large a one. */
+function statesAt(path: string, make: () => Automaton): Automaton {
+  try {
+    return make();
+  } catch (error) {
+    if (!(error instanceof TooManyStates)) throw error;
+    throw new SchemaProblem(path, `lengths and limits that take at most ${mostStates} states of an automaton`, "more");
+  }
 }
 
 function expression(source: string, search: boolean, path: string): Automaton {
@@ -88,16 +98,24 @@ export function numbersOf(schema: JsonSchemaObject, path: string, integer: boole
   if (multipleOf !== undefined && !(integer && typeof multipleOf === "number" && Number.isInteger(multipleOf) && multipleOf >= 1 && multipleOf <= 1000)) {
     throw new SchemaProblem(`${path}.multipleOf`, "an integer in 1..1000, for an integer", multipleOf);
   }
-  if (integer) return both(integersWithin(limits), multipleOf === undefined ? multiplesOf(1) : multiplesOf(multipleOf as number));
+  if (integer) {
+    const within = integersWithin(limits);
+    return multipleOf === undefined ? within : statesAt(`${path}.multipleOf`, () => both(within, multiplesOf(multipleOf as number)));
+  }
   const found = numbersWithin(limits);
   if (found === undefined) throw new SchemaProblem(path, "limits of at most 14 digits, without an exponent", schema);
   return found;
 }
 
+/** The most digits of a limit: those of the largest number. Only bigints have more. */
+const mostDigits = 309;
+const tooLong = 10n ** BigInt(mostDigits);
+
 /** The limits of a schema's numbers. */
 export function limitsOf(schema: JsonSchemaObject, path: string): Limits {
   const limit = (key: string) => {
     const value = schema[key];
+    if (typeof value === "bigint" && (value >= tooLong || value <= -tooLong)) throw new SchemaProblem(`${path}.${key}`, `a number of at most ${mostDigits} digits`, "more digits");
     if (value === undefined || typeof value === "bigint" || (typeof value === "number" && Number.isFinite(value))) return value;
     throw new SchemaProblem(`${path}.${key}`, "a number", value);
   };

@@ -2,10 +2,11 @@
 import { isRecord } from "../../checkpoint/json.ts";
 import type { AnswerFormat, CallFormat } from "../text/formats/answer-format.ts";
 import { both, complement } from "./automaton.ts";
+import { spend } from "./effort.ts";
 import { automatonOf } from "./expression.ts";
 import { Grammar, choice, nothing, rule, sequence, text } from "./grammar.ts";
 import type { Part } from "./grammar.ts";
-import { JsonGrammar } from "./json-grammar.ts";
+import { JsonGrammar, deepest, stepsOfSchema } from "./json-grammar.ts";
 import { isObject, merged, refuseUnknown, typesOf } from "./schema-keywords.ts";
 import { SchemaProblem } from "./schema-problem.ts";
 import type { JsonSchemaObject } from "./schema-problem.ts";
@@ -90,12 +91,14 @@ function xmlArguments(grammar: Grammar, { end }: CallFormat, { parameters, path 
 }
 
 /** Schemas of one type each, of which a value fits one: strings are written without quotes, other values as JSON. */
-function alternativesOf(json: JsonGrammar, schema: unknown, path: string): readonly unknown[] {
+function alternativesOf(json: JsonGrammar, schema: unknown, path: string, depth = 0): readonly unknown[] {
+  if (depth > deepest) throw new SchemaProblem(path, `at most ${deepest} schemas within each other`, schema);
+  spend(stepsOfSchema);
   const resolved = json.resolved(schema, path);
   if (!isObject(resolved)) return [resolved];
   refuseUnknown(resolved, path);
   const { anyOf, const: only, enum: list } = resolved;
-  if (Array.isArray(anyOf)) return anyOf.flatMap((one: unknown, i) => alternativesOf(json, isObject(one) ? merged(resolved, "anyOf", one, path) : one, `${path}.anyOf[${i}]`));
+  if (Array.isArray(anyOf)) return anyOf.flatMap((one: unknown, i) => alternativesOf(json, isObject(one) ? merged(resolved, "anyOf", one, path) : one, `${path}.anyOf[${i}]`, depth + 1));
   if (only !== undefined || list !== undefined) {
     const values: readonly unknown[] = Array.isArray(list) ? list : [only];
     const strings = values.filter((value) => typeof value === "string");

@@ -1,7 +1,8 @@
 /** Which models are the same one: by their identity, and by the sessions that they take. */
 import { afterAll, describe, expect, test } from "bun:test";
-import { cpSync, mkdirSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { Device } from "../../lib/index.ts";
 import { FileError } from "../../lib/errors.ts";
 import { LanguageModel, Session } from "../../lib/model.ts";
 import { writeSafetensors } from "../../lib/checkpoint/safetensors.ts";
@@ -174,6 +175,15 @@ describe("the identity", () => {
       using model = await open(golden(name));
       expect(await model.identity()).toBe(identityByHand(golden(name), model.config, model.skipped));
     }
+  });
+
+  test("of int8 activations has the settings that the guide names", async () => {
+    const guide = readFileSync(join(import.meta.dir, "../../docs/states.md"), "utf8");
+    const settings: object = JSON.parse(`{${/(`"activations": "int8"`\s+and `"int8Meaning": \d+`)/.exec(guide)![1]!.replaceAll("`", "").replace(/\s+and /, ", ")}}`);
+    const folder = golden("qwen3_5-mlx-mixed");
+    using cpu = Device.open("cpu");
+    using model = await LanguageModel.load(cpu, folder, { ...options, activations: "int8" });
+    expect(await model.identity()).toBe(identityByHand(folder, model.config, model.skipped, settings));
   });
 
   test("of golden models stays what it was: with another one their saved sessions are refused", async () => {

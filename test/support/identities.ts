@@ -13,8 +13,12 @@ function canonical(value: unknown): string {
   return `{${keys.map((key) => `${JSON.stringify(key)}:${canonical((value as Record<string, unknown>)[key])}`).join(",")}}`;
 }
 
-/** The identity as the documentation defines it; of a folder without tensors that are left out, or with these. */
-export function identityByHand(folder: string, config: ModelConfig, leftOut: readonly string[] = []): string {
+/**
+ * The identity as the documentation defines it; of a folder without tensors that are left out, or with these.
+ *
+ * @param settings further members of the configuration.
+ */
+export function identityByHand(folder: string, config: ModelConfig, leftOut: readonly string[] = [], settings: object = {}): string {
   const tensors: [string, string, number[], string][] = [];
   for (const file of readdirSync(folder).filter((name) => /^model.*\.safetensors$/.test(name))) {
     const bytes = readFileSync(join(folder, file));
@@ -32,5 +36,5 @@ export function identityByHand(folder: string, config: ModelConfig, leftOut: rea
   tensors.sort(([a], [b]) => (a < b ? -1 : 1));
   const { eosTokens: _, family, attention: { gated, norm, ...attention }, ...rest } = config;
   const others = { ...(family !== "qwen3_5" && { family }), attention: { ...attention, ...(!gated && { gated }), ...(norm !== "head" && { norm }) } };
-  return sha256(canonical(["gated-delta-identity-1", { ...rest, ...others }, tensors])).toString("hex");
+  return sha256(canonical(["gated-delta-identity-1", { ...rest, ...others, ...settings }, tensors])).toString("hex");
 }

@@ -65,7 +65,7 @@ export const mostWideStates = 1000;
 /** The most rules, and characters of all texts: xgrammar takes about a millisecond for a rule, and for some hundred characters. */
 export const mostRules = 12_000;
 export const mostCharacters = 1_500_000;
-/** What a range of a class counts, among the characters. */
+/** The characters that a range of a class counts as. */
 const charactersOfRange = 8;
 /** The most pairs of optional properties that may follow one another: xgrammar takes about two microseconds for each. */
 export const mostPairs = 5_000_000;

@@ -20,13 +20,13 @@ import { countOf, numbersOf, otherThan, stringsOf } from "./schema-strings.ts";
 /** The most schemas within each other. */
 export const deepest = 200;
 
-/** What a schema counts for {@link spend}, next to its automata. */
+/** The steps that a schema counts as for {@link spend}, its automata apart. */
 export const stepsOfSchema = 20;
 
 /** References that lead to a value without an object or array around it. */
 type Open = readonly string[];
 
-/** What an object's grammar is made of. */
+/** The parts of an object's grammar. */
 interface Members {
   readonly members: readonly { readonly name: string; readonly required: boolean; readonly value: Part }[];
   /** How many there are at least and at most. */

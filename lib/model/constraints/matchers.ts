@@ -89,7 +89,7 @@ export class Matchers implements Disposable {
           opened.then(({ worker, matcher }) => worker.close(matcher), () => {});
           return;
         }
-        // Its compilation has not begun, and nobody waits for it any more.
+        // Its compilation has not begun, and no text waits for it any more.
         this.#waiting.splice(place, 1);
         opening.fail("it was closed");
       },

@@ -72,7 +72,7 @@ function nextDigits({ sign, count, toLow, toHigh }: Prefix, { low, high, longest
     // No digits come after a leading zero.
     const next = count === 0 && digit === 0 ? longest : count + 1;
     if (next !== count + 1 && low !== "0") continue;
-    // What was different stays so; beyond a lower limit's digits the number is larger than it.
+    // Once digits differ, the comparison is decided; beyond a lower limit's digits the number is larger than it.
     const below = next > low.length ? 1 : toLow || Math.sign(digit - Number(low[count]));
     const above = high === undefined ? -1 : toHigh || Math.sign(digit - Number(high[count]));
     edges.push([48 + digit, 48 + digit, { sign, count: next, toLow: below, toHigh: count === 0 && digit === 0 ? -1 : above }]);

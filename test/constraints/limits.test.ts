@@ -8,6 +8,7 @@ import { MatcherWorker } from "../../lib/model/constraints/matcher-worker.ts";
 import { Matchers } from "../../lib/model/constraints/matchers.ts";
 import { integersWithin } from "../../lib/model/constraints/number-range.ts";
 import { openDevice, thrownBy } from "../support/devices.ts";
+import { rejection } from "../support/models.ts";
 import { Random } from "../support/random.ts";
 
 const grammarOf = (schema: object): string => constraintOf("generate", { schema }, () => ({ format: undefined, tools: [] }))!.grammar;
@@ -129,4 +130,16 @@ test("a text that is closed before a Worker was free for it is not compiled", as
   } finally {
     ask.mockRestore();
   }
+});
+
+test("an answer ends with a typed error when its model is disposed while its grammar is checked, and so does a text that is opened later", async () => {
+  const model = await LanguageModel.load(device, tinyModel, { states: 2, pages: 8 });
+  using session = model.session().append("x");
+  const answer = rejection(session.complete({ grammar: 'root ::= "ab"+', maxTokens: 5 }));
+  await Bun.sleep(20);
+  model[Symbol.dispose]();
+  expect((await answer).code).toBe("disposed");
+  using matchers = new Matchers();
+  matchers[Symbol.dispose]();
+  expect((await rejection(matchers.open("generate", "grammar", model.text, model.config, 'root ::= "a"'))).code).toBe("disposed");
 });

@@ -53,6 +53,7 @@ describe("a limited room", () => {
     ["another normalizer", tokenizerWith((json) => { json["normalizer"] = { type: "Replace", pattern: { String: "a" }, content: "" }; })],
     ["digits cut first", tokenizerWith((json) => { json["pre_tokenizer"].pretokenizers.unshift({ type: "Digits", individual_digits: true }); })],
     ["an unknown expression", tokenizerWith((json) => { json["pre_tokenizer"].pretokenizers[0].pattern = { Regex: "\\s+|\\S+" }; })],
+    ["unknown characters in a row become one token", tokenizerWith(({ model }) => Object.assign(model, { fuse_unk: true, unk_token: "a" }))],
     ["text removed", tokenizerWith((json) => { json["pre_tokenizer"].pretokenizers.unshift({ type: "Split", pattern: { Regex: "\\p{N}" }, behavior: "Removed", invert: false }); })],
   ];
   test.each(others)("is exact: %s", (_, tokenizer) => {

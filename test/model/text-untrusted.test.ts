@@ -125,12 +125,14 @@ describe("regular expressions of a tokenizer", () => {
     const replace = (pattern: object, content: string) => ({ type: "Replace", pattern, content });
     const normal = (...normalizers: object[]) => thrownBy(() => textWith("", (tokenizer) => (tokenizer["normalizer"] = { type: "Sequence", normalizers })).tokenizer);
     const twice = replace({ String: "l" }, "ll");
-    expect(normal(...Array<object>(9).fill(twice)).message).toContain("at most 256 times as long, got up to 512 times");
-    expect(normal(replace({ Regex: "x*" }, "y".repeat(300))).message).toContain("301 times");
-    expect(normal(replace({ String: "" }, "y".repeat(300)))).toBeInstanceOf(FileError);
+    expect(normal(...Array<object>(13).fill(twice)).message).toContain("at most 4096 times as long, got up to 8192 times");
+    expect(normal(replace({ Regex: "x*" }, "y".repeat(4096))).message).toContain("4097 times");
+    expect(normal(replace({ String: "" }, "y".repeat(4096)))).toBeInstanceOf(FileError);
     expect(normal(replace({ String: "a" }, "$`"))).toMatchObject({ code: "unsupported", received: '"$`"' });
     const shorter = textWith("", (tokenizer) => (tokenizer["normalizer"] = { type: "Sequence", normalizers: [replace({ String: "ll" }, "l"), ...Array<object>(8).fill(twice)] }));
     expect(shorter.encode("hello").length).toBeGreaterThan(100);
+    const marks = ["[\\u2018\\u2019]", "\\s", "\\u2026", "[^\\S\\n]+"].flatMap((expression) => Array<object>(6).fill(replace({ Regex: expression }, "-")));
+    expect(textWith("", (tokenizer) => (tokenizer["normalizer"] = { type: "Sequence", normalizers: marks })).encode("a b")).toHaveLength(3);
   });
 
   test("the known ones take time in proportion to the text", () => {

@@ -1,6 +1,6 @@
 /** The Workers of a model that match texts with grammars. */
 import { optionalPackage } from "../../native/optional-package.ts";
-import { GatedDeltaError, UnsupportedError } from "../../errors.ts";
+import { DisposedError, GatedDeltaError, UnsupportedError } from "../../errors.ts";
 import { byteCharacters } from "../text/byte-level.ts";
 import type { ModelText } from "../text/model-text.ts";
 import { tokenBytes } from "../text/tokenizer.ts";
@@ -55,6 +55,7 @@ export class Matchers implements Disposable {
    */
   async open(op: string, argument: string, text: ModelText, limits: { readonly vocabSize: number; readonly eosTokens: readonly number[] }, grammar: string): Promise<Matching> {
     const library = libraryPath(op);
+    this.#alive(op);
     const vocabulary = (this.#tokens ??= tokensOf(text, limits.vocabSize, limits.eosTokens));
     const { promise, resolve, reject } = Promise.withResolvers<{ readonly worker: MatcherWorker; readonly matcher: number }>();
     const begin = (worker: MatcherWorker): void => {
@@ -63,7 +64,8 @@ export class Matchers implements Disposable {
     };
     const opening: Opening = { grammar, begin, fail: (reason) => reject(new MatcherFailure(reason)) };
     const opened = promise.catch((cause: unknown) => {
-      if (this.#disposed || !(cause instanceof MatcherFailure)) throw failedError(op, cause);
+      this.#alive(op);
+      if (!(cause instanceof MatcherFailure)) throw failedError(op, cause);
       throw new UnsupportedError({ op, argument, expected: `a grammar that xgrammar compiles, within ${compileLimit / 1000} s`, received: cause.message, cause });
     });
     opened.catch(() => {});
@@ -118,11 +120,22 @@ export class Matchers implements Disposable {
     this.#checked.add(grammar);
   }
 
+  #alive(op: string): void {
+    if (this.#disposed) throw new DisposedError({ op, expected: "a model that is not disposed" });
+  }
+
   /** Gives Workers to the texts that wait for one, in order. */
   #begin(library: string, tokens: MatcherTokens): void {
     if (this.#disposed) return;
     for (const opening of [...this.#waiting]) {
-      const worker = this.#worker(library, tokens, opening.grammar);
+      let worker: MatcherWorker | undefined;
+      try {
+        worker = this.#worker(library, tokens, opening.grammar);
+      } catch (cause) {
+        this.#waiting.splice(this.#waiting.indexOf(opening), 1);
+        opening.fail(cause instanceof Error ? cause.message : "a Worker could not be made");
+        continue;
+      }
       if (worker === undefined) continue;
       this.#waiting.splice(this.#waiting.indexOf(opening), 1);
       opening.begin(worker);

@@ -2,8 +2,11 @@
 import { FileError, UnsupportedError, describe } from "../../errors.ts";
 import { isRecord } from "../../checkpoint/json.ts";
 
-/** The most that all replacements together may lengthen a text: real ones put one character for another. */
-const mostGrowth = 256;
+/** The most that all replacements together may lengthen a text: most real ones put one character for another. */
+const mostGrowth = 4096;
+
+/** An expression that takes a character: a class, an escaped character or a plain one. Others may match between two characters. */
+const takesOne = /^(?:\[(?:[^\]\\]|\\.)+\]|\\[^bBAzZG\d]|[^\\^$.|?*+()[\]{}])\+?$/;
 
 /**
  * Checks those of a tokenizer.
@@ -29,7 +32,7 @@ function growthOf(op: string, path: string, step: unknown): number {
 function growthOfOne(op: string, path: string, { pattern, content = "" }: Record<string, unknown>): number {
   if (typeof content !== "string") return 1;
   if (/\$[$&`'<\d]/.test(content)) throw new UnsupportedError({ op, argument: path, expected: "replacements by plain texts", received: describe(content) });
-  const text = isRecord(pattern) ? pattern["String"] : undefined;
-  // An expression, and the empty text, may also match between two characters.
-  return typeof text === "string" && text !== "" ? Math.max(1, content.length / text.length) : 1 + content.length;
+  const { String: text, Regex: expression } = isRecord(pattern) ? pattern : {};
+  if (typeof text === "string" && text !== "") return Math.max(1, content.length / text.length);
+  return typeof expression === "string" && takesOne.test(expression) ? Math.max(1, content.length) : 1 + content.length;
 }

@@ -24,6 +24,8 @@ export function shrinkageOf(json: { readonly [key: string]: unknown }, config: {
   const normalizer = (json["normalizer"] ?? undefined) as StepForm | undefined;
   const step = (json["pre_tokenizer"] ?? undefined) as StepForm | undefined;
   if (config["remove_space"] === true || config["do_lowercase_and_remove_accent"] === true) return undefined;
+  // Unknown characters in a row become one token.
+  if ((json["model"] as { readonly fuse_unk?: unknown } | undefined)?.fuse_unk === true) return undefined;
   if (!keepsText(step) || !endsInBytes(step)) return undefined;
   return shrinkages.get(normalizer?.type);
 }

@@ -26,6 +26,18 @@ function thrown(error: unknown): string {
   }
 }
 
+const typedArrayLength = Object.getOwnPropertyDescriptor(Object.getPrototypeOf(Int32Array.prototype), "length")!.get!;
+
+/** The length of a typed array, which a subclass may have overridden. Throws for anything else. */
+export function lengthOf(array: unknown): number {
+  return typedArrayLength.call(array) as number;
+}
+
+/** Whether a value is an Int32Array or a Uint32Array, and not a proxy of one or an object that only has its prototype. */
+export function areTypedIds(value: unknown): value is Int32Array | Uint32Array {
+  return ArrayBuffer.isView(value) && (value instanceof Int32Array || value instanceof Uint32Array);
+}
+
 /**
  * Copies a JavaScript array. Its elements are read by index, each once; its iterator is not used.
  *

@@ -1,5 +1,5 @@
 /** Reads token ids that callers pass: each is read once, checked and copied. */
-import { asArray } from "../arguments/reading.ts";
+import { areTypedIds, asArray } from "../arguments/reading.ts";
 import { BoundsError, GatedDeltaError, ShapeError, describe } from "../errors.ts";
 
 /** The limits of token ids. */
@@ -20,8 +20,7 @@ export interface TokenLimits {
  */
 export function readTokenIds(op: string, argument: string, value: unknown, limits: TokenLimits): number[] {
   const { expected, vocabSize, most, tooLong } = limits;
-  const typed = ArrayBuffer.isView(value) && (value instanceof Int32Array || value instanceof Uint32Array);
-  const ids = typed ? copyOf(op, argument, value, limits) : asArray(op, argument, expected, value, most, tooLong);
+  const ids = areTypedIds(value) ? copyOf(op, argument, value, limits) : asArray(op, argument, expected, value, most, tooLong);
   for (let i = 0; i < ids.length; i++) {
     const id = ids[i];
     if (typeof id === "number" && Number.isInteger(id) && id >= 0 && id < vocabSize) continue;

@@ -1,6 +1,6 @@
 /** Index data that callers pass: cuSeqlens, slots and ids. */
 import { BoundsError, DTypeError, DisposedError, GatedDeltaError, ShapeError, describe } from "../errors.ts";
-import { asArray } from "../arguments/reading.ts";
+import { asArray, lengthOf } from "../arguments/reading.ts";
 import { isTensor } from "../tensor/tensor.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import type { IndexArgument } from "./recorder.ts";
@@ -18,7 +18,6 @@ export interface IndexData extends IndexArgument {
 
 const typedArray = Object.getPrototypeOf(Int32Array.prototype) as object;
 const kindOf = Object.getOwnPropertyDescriptor(typedArray, Symbol.toStringTag)!.get!;
-const lengthOf = Object.getOwnPropertyDescriptor(typedArray, "length")!.get!;
 
 /** Whether a value is an Int32Array, of this realm or another; lookalikes are not. */
 function isInt32Array(value: unknown): value is Int32Array {
@@ -33,7 +32,7 @@ function isInt32Array(value: unknown): value is Int32Array {
 export function readIndices(op: string, argument: string, source: Indices | undefined): IndexData | undefined {
   if (source === undefined) return undefined;
   const elements = readElements(op, argument, source);
-  const count = isTensor(elements) ? elements.size : (lengthOf.call(elements) as number);
+  const count = isTensor(elements) ? elements.size : lengthOf(elements);
   return { op, argument, source, count, elements };
 }
 

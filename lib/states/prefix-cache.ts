@@ -2,7 +2,7 @@ import { asInteger, invalid, largestIndex } from "../arguments/checks.ts";
 import { DisposedError, GatedDeltaError, describe } from "../errors.ts";
 import { checkOptions } from "../arguments/options.ts";
 import { PrefixStore } from "./prefix-store.ts";
-import { asArray } from "../arguments/reading.ts";
+import { areTypedIds, asArray } from "../arguments/reading.ts";
 import { givesSlot, isHandle } from "./state-handle.ts";
 import type { StateHandle } from "./state-handle.ts";
 import { StatePool } from "./state-pool.ts";
@@ -152,9 +152,9 @@ export class PrefixCache implements Disposable {
 /** Copies token ids, so that later changes of the caller's array do not affect an entry. */
 function asTokens(op: string, value: unknown): Uint32Array {
   const argument = "tokens";
-  if (ArrayBuffer.isView(value) && value instanceof Uint32Array) return value.slice();
-  const isTyped = ArrayBuffer.isView(value) && value instanceof Int32Array;
-  const source = isTyped ? value : asArray(op, argument, "a Uint32Array, an Int32Array or an array of token ids", value, largestIndex);
+  const typed = areTypedIds(value);
+  if (typed && value instanceof Uint32Array) return value.slice();
+  const source = typed ? value : asArray(op, argument, "a Uint32Array, an Int32Array or an array of token ids", value, largestIndex);
   return Uint32Array.from(source, (token: unknown, i) => {
     if (typeof token === "number" && token >>> 0 === token) return token;
     const expected = "a token id in 0..4294967295";

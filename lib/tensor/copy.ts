@@ -2,7 +2,7 @@
 import { encodeInto, isFloatDType } from "./dtype.ts";
 import type { ArrayOfDType, DType } from "./dtype.ts";
 import { BoundsError, DTypeError, GatedDeltaError, ShapeError, describe } from "../errors.ts";
-import { reading } from "../arguments/reading.ts";
+import { lengthOf, reading } from "../arguments/reading.ts";
 import type { Tensor } from "./tensor.ts";
 
 const op = "tensor.copyFrom";
@@ -46,15 +46,12 @@ export function writeNumbers<D extends DType>(dtype: D, numbers: Numbers, target
   });
 }
 
-const typedArray = Object.getPrototypeOf(Int32Array.prototype) as object;
-const lengthOf = Object.getOwnPropertyDescriptor(typedArray, "length")!.get!;
-
 function asNumbers(source: unknown, count: number): Numbers {
   if (ArrayBuffer.isView(source)) {
     if (source instanceof DataView || source instanceof BigInt64Array || source instanceof BigUint64Array) {
       throw wrong(describe(source));
     }
-    checkCount(lengthOf.call(source) as number, count); // the getter of TypedArray: a subclass may override it
+    checkCount(lengthOf(source), count);
     return source as NumberArray;
   }
   const length: unknown =

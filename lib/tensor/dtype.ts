@@ -5,7 +5,7 @@
  * dtype as an argument instead of inferring it from the array.
  */
 import { asInteger, invalid } from "../arguments/checks.ts";
-import { asArray } from "../arguments/reading.ts";
+import { asArray, lengthOf } from "../arguments/reading.ts";
 import { DTypeError, describe } from "../errors.ts";
 
 /**
@@ -99,11 +99,9 @@ function encodeBf16Value(value: number): number {
 /** The longest array of JavaScript numbers: a proxy may claim any length. */
 const longestArray = 2 ** 26;
 
-const lengthOf = Object.getOwnPropertyDescriptor(Object.getPrototypeOf(Uint8Array.prototype), "length")!.get!;
-
-/** A typed array as it is, and its length, which a subclass may have overridden; a copy of an array. */
+/** A typed array as it is, with its own length; a copy of an array. */
 function listOf(op: string, argument: string, value: unknown): { readonly list: ArrayLike<unknown>; readonly length: number } {
-  if (ArrayBuffer.isView(value) && !(value instanceof DataView)) return { list: value as Uint8Array, length: lengthOf.call(value) as number };
+  if (ArrayBuffer.isView(value) && !(value instanceof DataView)) return { list: value as Uint8Array, length: lengthOf(value) };
   const list = asArray(op, argument, "an array of numbers", value, longestArray);
   return { list, length: list.length };
 }

@@ -61,14 +61,14 @@ export class GrammarTooLarge extends Error {
 }
 
 /** The most states at which any character may come: xgrammar takes about a tenth of a second for each, with a large vocabulary. */
-export const mostWideStates = 1000;
+const mostWideStates = 1000;
 /** The most rules, and characters of all texts: xgrammar takes about a millisecond for a rule, and for some hundred characters. */
-export const mostRules = 12_000;
-export const mostCharacters = 1_500_000;
+const mostRules = 12_000;
+const mostCharacters = 1_500_000;
 /** The characters that a range of a class counts as. */
 const charactersOfRange = 8;
 /** The most pairs of optional properties that may follow one another: xgrammar takes about two microseconds for each. */
-export const mostPairs = 5_000_000;
+const mostPairs = 5_000_000;
 
 /** A grammar that is being made: rules by name. */
 export class Grammar {

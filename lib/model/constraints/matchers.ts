@@ -128,17 +128,14 @@ export class Matchers implements Disposable {
   #begin(library: string, tokens: MatcherTokens): void {
     if (this.#disposed) return;
     for (const opening of [...this.#waiting]) {
-      let worker: MatcherWorker | undefined;
       try {
-        worker = this.#worker(library, tokens, opening.grammar);
+        const worker = this.#worker(library, tokens, opening.grammar);
+        if (worker === undefined) continue;
+        opening.begin(worker);
       } catch (cause) {
-        this.#waiting.splice(this.#waiting.indexOf(opening), 1);
         opening.fail(cause instanceof Error ? cause.message : "a Worker could not be made");
-        continue;
       }
-      if (worker === undefined) continue;
       this.#waiting.splice(this.#waiting.indexOf(opening), 1);
-      opening.begin(worker);
     }
   }
 

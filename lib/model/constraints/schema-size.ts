@@ -2,8 +2,8 @@
 import { GatedDeltaError, UnsupportedError } from "../../errors.ts";
 
 /** The most values of JSON in a schema, and the most within each other. */
-export const mostValues = 200_000;
-export const deepestValue = 2000;
+const mostValues = 200_000;
+const deepestValue = 2000;
 
 /**
  * @param value JSON, or what becomes it.

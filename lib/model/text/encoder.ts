@@ -40,6 +40,7 @@ export class Encoder {
   /** Whether an added token may take any number of blanks with it. */
   readonly #takesBlanks: boolean;
   readonly #longest: () => LongestTokens | undefined;
+  #mostUnitsOfToken: number | undefined;
   #frame: { readonly before: Ids; readonly after: Ids } | undefined;
 
   constructor({ json, tokens, merges }: TokenizerTables, config: JsonObject, { added, textOf, idOf, rules }: Vocabulary) {
@@ -115,7 +116,7 @@ export class Encoder {
   #mostUnits(): number {
     const longest = this.#longest();
     if (longest === undefined || this.#takesBlanks) return Infinity;
-    return this.#shrinkage! * this.#rules.reduce((most, { content }) => Math.max(most, content.length, Buffer.byteLength(this.#normal(content))), longest.most);
+    return (this.#mostUnitsOfToken ??= this.#shrinkage! * this.#rules.reduce((most, { content }) => Math.max(most, content.length, Buffer.byteLength(this.#normal(content))), longest.most));
   }
 
   #normal(text: string): string {

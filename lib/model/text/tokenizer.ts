@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { expectMaker, maker } from "../../arguments/made.ts";
 import type { Maker } from "../../arguments/made.ts";
 import { membersOf } from "../../arguments/members.ts";
-import { asArray, reading } from "../../arguments/reading.ts";
+import { areTypedIds, asArray, reading } from "../../arguments/reading.ts";
 import { asInteger, invalid, largestIndex } from "../../arguments/checks.ts";
 import { BoundsError, FileError, describe } from "../../errors.ts";
 import { findGguf } from "../../checkpoint/gguf/find-gguf.ts";
@@ -179,8 +179,7 @@ export class Tokenizer {
    */
   decode(tokens: readonly number[] | Int32Array | Uint32Array, options: DecodeOptions = {}): string {
     const op = "tokenizer.decode";
-    const typed = ArrayBuffer.isView(tokens) && (tokens instanceof Int32Array || tokens instanceof Uint32Array);
-    const ids: ArrayLike<unknown> = typed ? tokens : asArray(op, "tokens", "an array of token ids", tokens, largestIndex);
+    const ids: ArrayLike<unknown> = areTypedIds(tokens) ? tokens : asArray(op, "tokens", "an array of token ids", tokens, largestIndex);
     const detokenizer = this.detokenizer(options);
     let text = "";
     for (let i = 0; i < ids.length; i++) text += detokenizer.push(asInteger(op, `tokens[${i}]`, ids[i], 0, 2 ** 32 - 1));

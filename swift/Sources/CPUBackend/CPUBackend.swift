@@ -12,7 +12,7 @@ public enum CPUBackend {
   /// - Parameter threads: the number of threads that work on one op at most, including the calling one; 0 means one for
   /// every core that the process may use.
   /// - Throws: `unsupported` if `GATED_DELTA_ISA` names an instruction set that is unknown or that this processor
-  /// lacks, or `GATED_DELTA_PAGES` is not a number of pages that kernels can ask for.
+  /// lacks, `GATED_DELTA_PAGES` is not a number of pages that kernels can ask for, or `GATED_DELTA_LANES` is neither 0 nor 1.
   public static func open(threads: Int) throws(Failure) -> any Backend {
     let kernels: UnsafePointer<gd_cpu_kernels>
     if let name = getenv("GATED_DELTA_ISA"), name.pointee != 0 {
@@ -23,13 +23,18 @@ public enum CPUBackend {
       throw Failure(
         .device, argument: "backend", expected: "a processor with one of \(isaNames())", received: "none of them")
     }
-    if let pages = getenv("GATED_DELTA_PAGES"), pages.pointee != 0 {
-      guard let count = Int32(String(cString: pages)), gd_cpu_ask_by_pages(count) != 0 else {
-        throw Failure(
-          .unsupported, argument: "GATED_DELTA_PAGES", expected: "0, 4 or 8", received: String(cString: pages))
-      }
-    }
+    try force("GATED_DELTA_PAGES", expected: "0, 4 or 8", gd_cpu_ask_by_pages)
+    try force("GATED_DELTA_LANES", expected: "0 or 1", gd_cpu_take_rows_as_lanes)
     return try open(threads: threads, kernels: kernels)
+  }
+
+  /// Passes the number in a variable of the environment, if it is set, to a function that returns 0 for numbers that it does not take.
+  private static func force(_ name: String, expected: String, _ take: (Int32) -> Int32) throws(Failure) {
+    guard let value = getenv(name), value.pointee != 0 else { return }
+    let text = String(cString: value)
+    guard let number = Int32(text), take(number) != 0 else {
+      throw Failure(.unsupported, argument: name, expected: expected, received: text)
+    }
   }
 
   /// The same with a given instruction set, and a given amount of work that is worth one more thread.

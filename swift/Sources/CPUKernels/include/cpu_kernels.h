@@ -379,9 +379,11 @@ const char *gd_cpu_isa_name(int32_t index);
 const gd_cpu_kernels *gd_cpu_kernels_named(const char *name);
 const gd_cpu_kernels *gd_cpu_kernels_best(void);
 
-/* How many pages of memory kernels ask for in turn: 0, 4 or 8; the processor's own choice unless it is set before any kernel runs. It also decides which kernels
- * take a few int8 rows, and how exact rows of 8 bits are unpacked. No result bit depends on it. Returns 0 for another number. */
+/* How many pages of memory kernels ask for in turn: 0, 4 or 8; the processor's own choice unless it is set before any kernel runs. It also decides from how many
+ * int8 rows on rows are lanes, and how exact rows of 8 bits are unpacked. No result bit depends on it. Returns 0 for another number. */
 int gd_cpu_ask_by_pages(int32_t pages);
+/* Whether several int8 rows are lanes of vectors: 0 or 1, with the same default, and the same bits. Returns 0 for another number. */
+int gd_cpu_take_rows_as_lanes(int32_t lanes);
 
 size_t gd_cpu_scratch_bytes(void);
 

@@ -77,17 +77,22 @@ GD_INLINE void int8_turned_block(const uint8_t *block, uint8_t *to) {
   }
 }
 
-/* Puts sets begin .. end - 1 of x into the order of tiles. */
-static __attribute__((noinline)) void int8_turned_x(const gd_cpu_linear *op, uint8_t *to, int64_t begin, int64_t end, int8_block form) {
+/* More than eight rows go by panels. */
+GD_INLINE int int8_turned_takes_more(void) { return 0; }
+
+/* Puts sets begin .. end - 1 of rows of x from `first` on into the order of tiles. */
+static __attribute__((noinline)) void int8_turned_x(
+  const gd_cpu_linear *op, int64_t first, int64_t rows, uint8_t *to, int64_t begin, int64_t end, int8_block form
+) {
   enum { SLICES = 4 };
-  int64_t group = form.group, set = 2 * group, slices = int8_slices(form.group), dwords = int8_slice(group) / 4, rows = op->rows, columns = op->rounded->columns;
+  int64_t group = form.group, set = 2 * group, slices = int8_slices(form.group), dwords = int8_slice(group) / 4, columns = op->rounded->columns;
   vi places[SLICES];
   for (int k = 0; k < 16 * slices; k++) ((int32_t *)places)[k] = int8_turned_place(k, form);
   to += begin * int8_set_bytes(group);
   for (int64_t at = begin * set; at < least(end * set, columns); at += set) {
     int64_t left = least(set, columns - at);
     int8_x own[INT8_TURNED_ROWS];
-    for (int64_t m = 0; m < rows; m++) own[m] = int8_from(int8_row_of(op, m), at, group);
+    for (int64_t m = 0; m < rows; m++) own[m] = int8_from(int8_row_of(op, first + m), at, group);
     for (int slice = 0; slice < slices; slice++, to += dwords * 64) {
       vi numbers[16] = {0}, own_places = places[slice];
       int64_t half = slice / 2 * 128;

@@ -2,7 +2,7 @@
  * rows as they lie. Nothing of the weight is transposed; x is put into its order once a call, or once for several linears (int8_turn). Products are
  * those of AMX (int8_turned_tiles.h) or of AVX-512 VNNI (int8_turned_dots.h). */
 
-/* Rows of x that are lanes, and the most of a call. */
+/* Rows of x that are lanes, and the most that share a set's numbers. */
 enum { INT8_TURNED_ROWS = 8 };
 #if defined(GD_DOT_AMX)
 enum { INT8_TURNED_MOST = INT8_TURNED_ROWS };
@@ -12,14 +12,14 @@ enum { INT8_TURNED_MOST = 8 * INT8_TURNED_ROWS };
 
 GD_INLINE int64_t int8_turned_parts(int64_t rows) { return (rows + INT8_TURNED_ROWS - 1) / INT8_TURNED_ROWS; }
 
-/* One call. stride: scales from an output to the next. */
+/* `rows` rows of a call, from `row` on, whose x begins at `x`. stride: scales from an output to the next. */
 typedef struct int8_turned {
   const gd_cpu_linear *op;
   const int8_form *form;
   const uint8_t *end;
   const uint8_t *x;
   float *scales; /* INT8_OFFSETS before the offsets */
-  int64_t columns, row_bytes, groups, sets, stride;
+  int64_t columns, row_bytes, groups, sets, stride, row, rows;
   void *out[INT8_TURNED_MOST]; /* rows of the result */
 } int8_turned;
 
@@ -95,10 +95,10 @@ static __attribute__((noinline)) void int8_turned_finish(const int8_turned *way,
     rows[4 + row] = (vf)_mm512_shuffle_i64x2(four[row], four[4 + row], 0xdd);
   }
   const gd_cpu_linear *op = way->op;
-  const int64_t count = op->rows - from;
+  const int64_t count = way->rows - from;
   if (op->residual.data != NULL) {
     GD_UNROLL for (int row = 0; row < INT8_TURNED_ROWS; row++) {
-      if (row < count) rows[row] += load(element(&op->residual, from + row, 0, first), 0, op->residual.dtype);
+      if (row < count) rows[row] += load(element(&op->residual, way->row + from + row, 0, first), 0, op->residual.dtype);
     }
   }
   /* A loop for each dtype. */

@@ -4,14 +4,17 @@
 
 #include "int8_turned_factors.h"
 
-/* The fewest rows for which this is faster; fewer go by int8_few.h, row by row or by panels. For Intel's processors, where it was measured, with the
- * instruction of int8_bits. */
+/* The fewest rows for which this is faster; fewer go by int8_few.h, row by row or by panels. As measured on Intel's processors, and on a Zen 5, which does not ask by
+ * pages. It takes the instruction of int8_bits. */
 GD_INLINE int64_t int8_turned_least(int8_block form) {
-  if (!gd_cpu_asks_by_pages || !gd_cpu_has_vbmi) return INT8_TURNED_MOST + 1;
+  if (!gd_cpu_takes_rows_as_lanes || !gd_cpu_has_vbmi) return INT64_MAX;
+  if (!gd_cpu_asks_by_pages) return form.is_mlx && int8_has_bytes(form) ? 9 : 7;
   if (form.group == 16 || form.type == GGML_Q5_K) return 5;
   if (int8_is_any(form)) return 2;
   return form.group > 32 || int8_are_bytes(form) || int8_dots_span(form) == 1 ? 3 : 5;
 }
+/* Whether more than INT8_TURNED_MOST rows are taken, as many at a time; else they go by panels. */
+GD_INLINE int int8_turned_takes_more(void) { return !gd_cpu_asks_by_pages; }
 /* Pairs of dwords that are multiplied at a time: as many vectors of x fit the registers with sixteen sums. Of a group of 32 half of them, so that eight rows are
  * unpacked after each half: 0.92 to 0.95 of the time. */
 GD_INLINE int int8_dots_pairs(int64_t group) { return group <= 32 ? 4 : 8; }
@@ -68,10 +71,13 @@ static void int8_turned_part(const gd_cpu_linear *op, int64_t row, int64_t rows,
     }
   }
 }
-static __attribute__((noinline)) void int8_turned_x(const gd_cpu_linear *op, uint8_t *to, int64_t begin, int64_t end, int8_block form) {
+/* The same of rows from `first` on. */
+static __attribute__((noinline)) void int8_turned_x(
+  const gd_cpu_linear *op, int64_t first, int64_t rows, uint8_t *to, int64_t begin, int64_t end, int8_block form
+) {
   int64_t set = 2 * form.group, bytes = (op->rounded->columns + set - 1) / set * int8_set_bytes(form.group);
-  for (int64_t row = 0; row < op->rows; row += INT8_TURNED_ROWS, to += bytes) {
-    int8_turned_part(op, row, least(INT8_TURNED_ROWS, op->rows - row), to, begin, end, form);
+  for (int64_t row = 0; row < rows; row += INT8_TURNED_ROWS, to += bytes) {
+    int8_turned_part(op, first + row, least(INT8_TURNED_ROWS, rows - row), to, begin, end, form);
   }
 }
 
@@ -188,9 +194,17 @@ static __attribute__((noinline)) void int8_dots_tail(const uint8_t *from, int64_
   for (int f = 0; f < INT8_OUTPUTS; f++) __builtin_memcpy(tail + f * INT8_DOTS_TAIL, from + f * row_bytes, (size_t)bytes);
 }
 
-/* Rows from `row` on that are still to be unpacked to `to` and `halves`: set `set`, or the columns of a chunk from it on, of which `left` are there. NULL: none. */
+/* Bytes of a row's set, where it is a line or little more. Those of the next INT8_OUTPUTS rows are asked for in the order of addresses, a line with each row that is
+ * unpacked, unless memory is asked for by pages. */
+GD_INLINE int int8_dots_line(int8_block form) {
+  int bytes = int8_in_chunks(form) ? 0 : form.groups == 8 ? form.bytes / 4 : 2 * form.bytes;
+  return bytes <= 72 ? bytes : 0;
+}
+
+/* Rows from `row` on that are still to be unpacked to `to` and `halves`: set `set`, or the columns of a chunk from it on, of which `left` are there. NULL: none.
+ * ask: what is asked for meanwhile, if int8_dots_line says so. */
 typedef struct int8_dots_rows {
-  const uint8_t *row;
+  const uint8_t *row, *ask;
   int64_t row_bytes, set, left;
   uint8_t *to;
   uint16_t *halves;
@@ -200,7 +214,8 @@ typedef struct int8_dots_rows {
 GD_INLINE int8_dots_rows int8_dots_all(
   const int8_turned *way, const uint8_t *row, int64_t set, uint8_t *to, uint16_t *halves, uint8_t tail[INT8_OUTPUTS * INT8_DOTS_TAIL], int8_block form
 ) {
-  int8_dots_rows rows = {row, way->row_bytes, set, way->columns - set * 2 * form.group, to, halves};
+  const uint8_t *ask = row + INT8_OUTPUTS * (way->row_bytes + set * int8_dots_line(form));
+  int8_dots_rows rows = {row, ask, way->row_bytes, set, way->columns - set * 2 * form.group, to, halves};
   /* Of a row that ends within a chunk's columns the rest is anything: x has zeros there. */
   if (int8_in_chunks(form)) rows.row += matrix_bytes(&way->op->weight, set * 2 * form.group);
   else rows.row += form.type == GGML_Q5_K ? set / 4 * form.bytes : int8_set_at(set, form);
@@ -214,7 +229,7 @@ GD_INLINE int8_dots_rows int8_dots_all(
 
 /* Unpacks half of INT8_OUTPUTS rows. */
 GD_INLINE void int8_dots_unpack(const int8_turned *way, int8_dots_rows *rows, int8_block form) {
-  const uint8_t *row = rows->row;
+  const uint8_t *row = rows->row, *ask = rows->ask;
   uint8_t *to = rows->to;
   uint16_t *halves = rows->halves;
   if (int8_is_any(form)) {
@@ -226,11 +241,13 @@ GD_INLINE void int8_dots_unpack(const int8_turned *way, int8_dots_rows *rows, in
   } else {
     GD_UNROLL for (int f = 0; f < INT8_OUTPUTS / 2; f++, row += rows->row_bytes, to += int8_dots_apart(form), halves += 2) {
       __asm__ volatile("" : "+r"(row)); /* One addition a row, after the products before it: compilers multiply. */
+      if (int8_dots_line(form) && !gd_cpu_asks_by_pages) __builtin_prefetch(ask, 0, 2), ask += int8_dots_line(form);
       if (int8_dots_span(form) == 1) int8_dots_copy(row, halves, form);
       int8_dots_row(row, to, rows->set % 4, form);
     }
   }
   rows->row = row;
+  rows->ask = ask;
   rows->to = to;
   rows->halves = halves;
 }
@@ -238,14 +255,15 @@ GD_INLINE void int8_dots_unpack(const int8_turned *way, int8_dots_rows *rows, in
 /* Features begin .. end - 1, whole INT8_OUTPUTS. */
 GD_INLINE void int8_turned_loop(const int8_turned *way, int64_t begin, int64_t end, const uint32_t *stop, int8_block form) {
   const int64_t set = 2 * form.group, apart = int8_dots_apart(form), of_panel = apart / set, sets = way->sets, x_bytes = int8_set_bytes(form.group);
-  const int64_t block_bytes = INT8_OUTPUTS * way->row_bytes, parts = int8_turned_parts(way->op->rows);
+  const int64_t block_bytes = INT8_OUTPUTS * way->row_bytes, parts = int8_turned_parts(way->rows);
   const int has_offset = int8_has_offset(form), span = int8_dots_span(form);
   /* From an output's factors to the next one's, and from a set's to those of the next one. */
   const int64_t stride = span == 8 ? 16 : span > 0 ? 2 : way->stride, ahead = span == 4 ? 2 * INT8_OUTPUTS : 2;
   _Alignas(64) uint8_t panels[2][INT8_OUTPUTS * apart];
   _Alignas(64) uint16_t halves[2 * INT8_DOTS_HALVES];
   _Alignas(64) uint8_t tail[INT8_OUTPUTS * INT8_DOTS_TAIL];
-  /* Bytes from `ask` on are asked for as those before `read` are read, by pages as the loop of tiles does. */
+  /* Bytes from `ask` on are asked for as those before `read` are read, by pages as the loop of tiles does, unless they are asked for with each row. */
+  const int by_rows = int8_dots_line(form) && !gd_cpu_asks_by_pages;
   const uintptr_t asked = (uintptr_t)(block_bytes / sets), early = (uintptr_t)(FETCH_PAGE + block_bytes - least(block_bytes, FETCH_PAGE * FETCH_PAGES));
   const uint8_t *block = (const uint8_t *)matrix_row(&way->op->weight, begin);
   uintptr_t ask = ((uintptr_t)block + FETCH_BYTES - 1) & ~(uintptr_t)(FETCH_BYTES - 1);
@@ -260,7 +278,7 @@ GD_INLINE void int8_turned_loop(const int8_turned *way, int64_t begin, int64_t e
     const float *scales = way->scales;
     uintptr_t read = (uintptr_t)block + (uintptr_t)(s + 1) * asked + early;
     for (; s < sets; s++, read += asked) {
-      for (; ask < read; ask += FETCH_BYTES) {
+      for (; !by_rows && ask < read; ask += FETCH_BYTES) {
         const char *pages = pages_after(ask, FETCH_PAGES);
         if (pages < (const char *)way->end) fetch_line_of_pages(pages, FETCH_PAGES);
       }

@@ -344,11 +344,11 @@ describe("doctor", () => {
     expect(JSON.parse(none.out)).toMatchObject({ ok: false, library: { error: expect.stringContaining("none.so"), tried } });
   });
 
-  test("says which order of asking for memory is forced", () => {
-    const { status, out } = gatedDelta(["doctor"], { GATED_DELTA_PAGES: "4" });
-    expect([status, out]).toEqual([0, expect.stringMatching(/^GATED_DELTA_PAGES: 4$/m)]);
-    const { pages } = JSON.parse(gatedDelta(["doctor", "--json"], { GATED_DELTA_PAGES: "4" }).out);
-    expect(pages).toBe("4");
+  test("says which choices of kernels are forced", () => {
+    const forced = { GATED_DELTA_PAGES: "4", GATED_DELTA_LANES: "0" };
+    const { status, out } = gatedDelta(["doctor"], forced);
+    expect([status, out]).toEqual([0, expect.stringMatching(/^GATED_DELTA_PAGES: 4\nGATED_DELTA_LANES: 0$/m)]);
+    expect(JSON.parse(gatedDelta(["doctor", "--json"], forced).out)).toMatchObject({ pages: "4", lanes: "0" });
   });
 
   test("says which instruction set is forced", () => {

@@ -88,19 +88,20 @@ if (forced === undefined) {
       );
     }
 
-    // Few rows with int8 activations have other kernels on processors of another make.
-    for (const pages of ["0", "4", "8"]) {
-      test(`memory asked for by ${pages} pages in turn`, () => {
+    // The kernels of several int8 rows differ by processor: a Zen 4, a Zen 5, and two of Intel's.
+    for (const [pages, lanes] of [["0", "0"], ["0", "1"], ["4", "1"], ["8", "1"]] as const) {
+      test(`memory asked for by ${pages} pages in turn, rows ${lanes === "1" ? "" : "not "}as lanes`, () => {
         const isa = opened("avx512vnni").ok ? "avx512vnni" : best;
-        expect(testOps({ ...environment(isa), GATED_DELTA_PAGES: pages }, ["int8", "linear-quantised", ...ends])).toBeGreaterThan(2);
+        const choices = { GATED_DELTA_PAGES: pages, GATED_DELTA_LANES: lanes };
+        expect(testOps({ ...environment(isa), ...choices }, ["int8", "linear-quantised", ...ends])).toBeGreaterThan(2);
       }, 600_000);
     }
 
-    test("another number of pages is refused by name", () => {
-      for (const pages of ["3", "four"]) {
-        const { ok, text } = opened(best, { GATED_DELTA_PAGES: pages });
+    test("other choices than a processor's are refused by name", () => {
+      for (const [name, value, expected] of [["PAGES", "3", "0, 4 or 8"], ["PAGES", "four", "0, 4 or 8"], ["LANES", "2", "0 or 1"], ["LANES", "-1", "0 or 1"]] as const) {
+        const { ok, text } = opened(best, { [`GATED_DELTA_${name}`]: value });
         expect(ok).toBe(false);
-        expect(text).toContain(`GATED_DELTA_PAGES: expected 0, 4 or 8, got ${pages}`);
+        expect(text).toContain(`GATED_DELTA_${name}: expected ${expected}, got ${value}`);
       }
     });
 

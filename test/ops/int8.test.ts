@@ -94,7 +94,7 @@ onEachBackend("int8 activations", (backend) => {
     seed: fc.integer({ min: 1, max: 2 ** 30 }),
     format: fc.constantFrom(...packed),
     blocks: fc.integer({ min: 1, max: 9 }),
-    rows: fc.nat({ max: 30 }),
+    rows: fc.oneof({ weight: 9, arbitrary: fc.nat({ max: 30 }) }, { weight: 1, arbitrary: fc.integer({ min: 31, max: 140 }) }),
     features: fc.integer({ min: 1, max: 70 }),
     x: formats,
     narrow: fc.boolean(),
@@ -184,12 +184,14 @@ onEachBackend("int8 activations", (backend) => {
 
     test("a row has the same bits in any company, and a feature too", () => {
       const random = new Random(packed.indexOf(format));
-      for (const [blocks, features] of [[Math.ceil(2500 / elements), 37], [3, 70]] as const) {
-        const x = numbersOf(random, [27, blocks * elements], "f32");
+      for (const [rows, blocks, features] of [[27, Math.ceil(2500 / elements), 37], [27, 3, 70], [140, 2, 33]] as const) {
+        const x = numbersOf(random, [rows, blocks * elements], "f32");
+        const residual = fill([rows, features], "f32", () => random.normal());
         const matrices = expertMatrices(random, format, [1, features, blocks * elements], "bf16");
-        const together = run(x, matrices);
-        for (const [from, to] of [[0, 1], [5, 6], [26, 27], [0, 2], [3, 8], [1, 13], [2, 14], [0, 26]] as const) {
-          expectSameBits(`rows ${from} to ${to}`, run(rowsOf(x, from, to), matrices), together.slice(from * features, to * features));
+        const together = run(x, matrices, { residual });
+        for (const [from, to] of [[0, 1], [5, 6], [rows - 1, rows], [0, 2], [3, 8], [1, 13], [2, 14], [rows >> 2, rows - 5], [0, rows - 1]] as const) {
+          const some = run(rowsOf(x, from, to), matrices, { residual: rowsOf(residual, from, to) });
+          expectSameBits(`rows ${from} to ${to}`, some, together.slice(from * features, to * features));
         }
       }
     });
@@ -217,7 +219,7 @@ onEachBackend("int8 activations", (backend) => {
       const random = new Random(packed.indexOf(format) + 50);
       const group = Math.max(elements, 32);
       for (const [tokens, k, experts, features, columns, ranked] of [
-        [1, 4, 9, 37, 3 * group, false], [6, 2, 3, 20, group, true], [25, 3, 2, 18, 2 * group, false],
+        [1, 4, 9, 37, 3 * group, false], [6, 2, 3, 20, group, true], [60, 3, 2, 18, 2 * group, false],
       ] as const) {
         using layouts = new Layouts(device, random);
         const dtype = random.pick(["f32", "f16", "bf16"] as const);
@@ -283,7 +285,7 @@ onEachBackend("int8 activations", (backend) => {
 
   test("more rows and columns than are worked on at a time", () => {
     const random = new Random(13);
-    for (const [format, rows, columns, features] of [["affine4-g64", 700, 128, 33], ["q6_k", 3, 40960, 17], ["affine8-g128", 1, 33024, 5], ["q4_0", 3, 17408, 2]] as const) {
+    for (const [format, rows, columns, features] of [["affine4-g64", 700, 128, 33], ["q6_k", 3, 40960, 17], ["affine8-g128", 1, 33024, 5], ["q4_0", 3, 17408, 2], ["q4_0", 21, 17408, 17]] as const) {
       const x = numbersOf(random, [rows, columns], "f32");
       const matrices = expertMatrices(random, format, [1, features, columns]);
       const out = run(x, matrices);

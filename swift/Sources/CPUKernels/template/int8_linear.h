@@ -6,8 +6,8 @@
  *
  * Several rows: the numbers of INT8_OUTPUTS rows of weight are put into a panel, four columns of each output after another, that
  * all rows of x share; the lanes of a vector are outputs, and x is broadcast (int8_tile.h, with AMX int8_amx.h). A few rows: the same
- * without a panel, where the format allows it (int8_few.h), and with AMX or, on Intel's processors, AVX-512 VNNI as int8_turned.h says. One row, and two by some
- * formats: int8_one.h. */
+ * without a panel, where the format allows it (int8_few.h), and with AMX or, on processors whose units have 512 bits, AVX-512 VNNI as int8_turned.h says; on a Zen 5
+ * any number of rows. One row, and two by some formats: int8_one.h. */
 
 /* Adds the terms of columns i .. i + count - 1 of `features` outputs from `first` on to the sums of `rows` rows, which begin with 0 at the first column. */
 static void int8_part(

@@ -15,11 +15,8 @@ GD_INLINE int64_t int8_turned_least(int8_block form) {
 }
 /* Whether more than INT8_TURNED_MOST rows are taken, as many at a time; else they go by panels. */
 GD_INLINE int int8_turned_takes_more(void) { return !gd_cpu_asks_by_pages; }
-/* Pairs of dwords that are multiplied at a time: as many vectors of x fit the registers with sixteen sums. Of a group of 32 half of them, so that eight rows are
- * unpacked after each half: 0.92 to 0.95 of the time. */
+/* Pairs of dwords that are multiplied at a time: as many vectors of x fit the registers with sixteen sums. */
 GD_INLINE int int8_dots_pairs(int64_t group) { return group <= 32 ? 4 : 8; }
-/* Those of a set before its first eight rows are unpacked. */
-GD_INLINE int int8_dots_before(int8_block form) { return form.group == 32 && !int8_in_chunks(form) ? 4 : (int)form.group / 4; }
 /* Bytes of an output in a panel: of a set, or of the columns that are unpacked at a time. */
 GD_INLINE int64_t int8_dots_apart(int8_block form) { return int8_in_chunks(form) ? INT8_PIECE : 2 * form.group; }
 
@@ -167,9 +164,66 @@ GD_INLINE void int8_dots_row(const uint8_t *from, uint8_t *to, int64_t place, in
   }
 }
 
-/* Adds pairs first .. end - 1 of a set of INT8_OUTPUTS outputs to their sums. */
-GD_INLINE void int8_dots_products(const uint8_t *panel, const uint8_t *x, int first, int end, vi sums[INT8_OUTPUTS], int8_block form) {
-  const int pairs = int8_dots_pairs(form.group);
+/* `bytes` of each of INT8_OUTPUTS rows that end within a set or with it, and zeros. */
+enum { INT8_DOTS_TAIL = 256 };
+static __attribute__((noinline)) void int8_dots_tail(const uint8_t *from, int64_t row_bytes, int64_t bytes, uint8_t *tail) {
+  __builtin_memset(tail, 0, INT8_OUTPUTS * INT8_DOTS_TAIL);
+  for (int f = 0; f < INT8_OUTPUTS; f++) __builtin_memcpy(tail + f * INT8_DOTS_TAIL, from + f * row_bytes, (size_t)bytes);
+}
+
+/* Bytes of a row's set, where it is a line or little more: then those of the next INT8_OUTPUTS rows are asked for in the order of addresses as rows are unpacked,
+ * a line for each, unless memory is asked for by pages. */
+GD_INLINE int int8_dots_line(int8_block form) {
+  int bytes = int8_in_chunks(form) ? 0 : form.groups == 8 ? form.bytes / 4 : 2 * form.bytes;
+  return bytes <= 72 ? bytes : 0;
+}
+
+/* Rows from `row` on that are still to be unpacked to `to` and `halves`: set `set`, or the columns of a chunk from it on, of which `left` are there. NULL: none.
+ * ask: what is asked for meanwhile; NULL: nothing. */
+typedef struct int8_dots_rows {
+  const uint8_t *row, *ask;
+  int64_t row_bytes, set, left;
+  uint8_t *to;
+  uint16_t *halves;
+} int8_dots_rows;
+
+/* All of a set, of rows from the first one, `row`, on. */
+GD_INLINE int8_dots_rows int8_dots_all(
+  const int8_turned *way, const uint8_t *row, int64_t set, uint8_t *to, uint16_t *halves, uint8_t tail[INT8_OUTPUTS * INT8_DOTS_TAIL], int8_block form
+) {
+  const int line = int8_dots_line(form);
+  const uint8_t *ask = line && !gd_cpu_asks_by_pages ? row + INT8_OUTPUTS * (way->row_bytes + set * line) : NULL;
+  int8_dots_rows rows = {row, ask, way->row_bytes, set, way->columns - set * 2 * form.group, to, halves};
+  /* Of a row that ends within a chunk's columns the rest is anything: x has zeros there. */
+  if (int8_in_chunks(form)) rows.row += matrix_bytes(&way->op->weight, set * 2 * form.group);
+  else rows.row += form.type == GGML_Q5_K ? set / 4 * form.bytes : int8_set_at(set, form);
+  if (!int8_in_chunks(form) && __builtin_expect(rows.left < 2 * form.group, 0)) {
+    int8_dots_tail(rows.row, rows.row_bytes, rows.left / form.group * form.bytes, tail);
+    rows.row = tail;
+    rows.row_bytes = INT8_DOTS_TAIL;
+  }
+  return rows;
+}
+
+/* Unpacks the next row. */
+GD_INLINE void int8_dots_next(const int8_turned *way, int8_dots_rows *rows, int8_block form) {
+  if (int8_is_any(form)) {
+    uint8_t numbers[INT8_PIECES];
+    way->form->numbers(rows->row, 0, least(INT8_PIECE, rows->left), numbers);
+    int8_dots_bytes(numbers, rows->to, INT8_PIECE, form.group);
+  } else {
+    if (int8_dots_span(form) == 1) int8_dots_copy(rows->row, rows->halves, form);
+    int8_dots_row(rows->row, rows->to, rows->set % 4, form);
+  }
+  rows->row += rows->row_bytes, rows->to += int8_dots_apart(form), rows->halves += 2;
+}
+
+/* Adds pairs first .. end - 1 of a set of INT8_OUTPUTS outputs to their sums. rows: NULL, or those that are unpacked meanwhile, some after each pair. asks: whether
+ * a line is asked for with each. */
+GD_INLINE void int8_dots_products(
+  const uint8_t *panel, const uint8_t *x, int first, int end, vi sums[INT8_OUTPUTS], const int8_turned *way, int8_dots_rows *rows, int asks, int8_block form
+) {
+  const int pairs = int8_dots_pairs(form.group), of_pairs = rows == NULL ? 0 : INT8_OUTPUTS * pairs / (end - first);
   _Pragma("clang loop unroll(disable)")
   for (int k = first; k < end; k += pairs) {
     vi own[8];
@@ -183,73 +237,14 @@ GD_INLINE void int8_dots_products(const uint8_t *panel, const uint8_t *x, int fi
           : "+v"(sums[f]), "=&v"(both)
           : "m"(*(const uint64_t *)(panel + f * int8_dots_apart(form) + 8 * (k + i))), "v"(own[i]));
       }
+      GD_UNROLL for (int r = i * of_pairs / pairs; r < (i + 1) * of_pairs / pairs; r++) {
+        __asm__ volatile("" : "+r"(rows->row)); /* One addition a row, after the products before it: compilers multiply. */
+        if (asks) __builtin_prefetch(rows->ask, 0, 2), rows->ask += int8_dots_line(form);
+        int8_dots_next(way, rows, form);
+        __asm__ volatile("" : : : "memory");
+      }
     }
   }
-}
-
-/* `bytes` of each of INT8_OUTPUTS rows that end within a set or with it, and zeros. */
-enum { INT8_DOTS_TAIL = 256 };
-static __attribute__((noinline)) void int8_dots_tail(const uint8_t *from, int64_t row_bytes, int64_t bytes, uint8_t *tail) {
-  __builtin_memset(tail, 0, INT8_OUTPUTS * INT8_DOTS_TAIL);
-  for (int f = 0; f < INT8_OUTPUTS; f++) __builtin_memcpy(tail + f * INT8_DOTS_TAIL, from + f * row_bytes, (size_t)bytes);
-}
-
-/* Bytes of a row's set, where it is a line or little more. Those of the next INT8_OUTPUTS rows are asked for in the order of addresses, a line with each row that is
- * unpacked, unless memory is asked for by pages. */
-GD_INLINE int int8_dots_line(int8_block form) {
-  int bytes = int8_in_chunks(form) ? 0 : form.groups == 8 ? form.bytes / 4 : 2 * form.bytes;
-  return bytes <= 72 ? bytes : 0;
-}
-
-/* Rows from `row` on that are still to be unpacked to `to` and `halves`: set `set`, or the columns of a chunk from it on, of which `left` are there. NULL: none.
- * ask: what is asked for meanwhile, if int8_dots_line says so. */
-typedef struct int8_dots_rows {
-  const uint8_t *row, *ask;
-  int64_t row_bytes, set, left;
-  uint8_t *to;
-  uint16_t *halves;
-} int8_dots_rows;
-
-/* All of a set, of rows from the first one, `row`, on. */
-GD_INLINE int8_dots_rows int8_dots_all(
-  const int8_turned *way, const uint8_t *row, int64_t set, uint8_t *to, uint16_t *halves, uint8_t tail[INT8_OUTPUTS * INT8_DOTS_TAIL], int8_block form
-) {
-  const uint8_t *ask = row + INT8_OUTPUTS * (way->row_bytes + set * int8_dots_line(form));
-  int8_dots_rows rows = {row, ask, way->row_bytes, set, way->columns - set * 2 * form.group, to, halves};
-  /* Of a row that ends within a chunk's columns the rest is anything: x has zeros there. */
-  if (int8_in_chunks(form)) rows.row += matrix_bytes(&way->op->weight, set * 2 * form.group);
-  else rows.row += form.type == GGML_Q5_K ? set / 4 * form.bytes : int8_set_at(set, form);
-  if (!int8_in_chunks(form) && __builtin_expect(rows.left < 2 * form.group, 0)) {
-    int8_dots_tail(rows.row, rows.row_bytes, rows.left / form.group * form.bytes, tail);
-    rows.row = tail;
-    rows.row_bytes = INT8_DOTS_TAIL;
-  }
-  return rows;
-}
-
-/* Unpacks half of INT8_OUTPUTS rows. */
-GD_INLINE void int8_dots_unpack(const int8_turned *way, int8_dots_rows *rows, int8_block form) {
-  const uint8_t *row = rows->row, *ask = rows->ask;
-  uint8_t *to = rows->to;
-  uint16_t *halves = rows->halves;
-  if (int8_is_any(form)) {
-    for (int f = 0; f < INT8_OUTPUTS / 2; f++, row += rows->row_bytes, to += int8_dots_apart(form)) {
-      uint8_t numbers[INT8_PIECES];
-      way->form->numbers(row, 0, least(INT8_PIECE, rows->left), numbers);
-      int8_dots_bytes(numbers, to, INT8_PIECE, form.group);
-    }
-  } else {
-    GD_UNROLL for (int f = 0; f < INT8_OUTPUTS / 2; f++, row += rows->row_bytes, to += int8_dots_apart(form), halves += 2) {
-      __asm__ volatile("" : "+r"(row)); /* One addition a row, after the products before it: compilers multiply. */
-      if (int8_dots_line(form) && !gd_cpu_asks_by_pages) __builtin_prefetch(ask, 0, 2), ask += int8_dots_line(form);
-      if (int8_dots_span(form) == 1) int8_dots_copy(row, halves, form);
-      int8_dots_row(row, to, rows->set % 4, form);
-    }
-  }
-  rows->row = row;
-  rows->ask = ask;
-  rows->to = to;
-  rows->halves = halves;
 }
 
 /* Features begin .. end - 1, whole INT8_OUTPUTS. */
@@ -298,11 +293,17 @@ GD_INLINE void int8_turned_loop(const int8_turned *way, int64_t begin, int64_t e
         vi sums[INT8_OUTPUTS];
         const vi starts = has_offset ? (vi){0} : load_vi(x + int8_set_factors(form.group) + 128);
         GD_UNROLL for (int f = 0; f < INT8_OUTPUTS; f++) sums[f] = starts;
-        const int pairs = int8_dots_before(form), all = (int)form.group / 4;
-        if (s >= 0) int8_dots_products(panel, x, 0, pairs, sums, form);
-        if (rows.row != NULL) int8_dots_unpack(way, &rows, form);
-        if (s >= 0) int8_dots_products(panel, x, pairs, all, sums, form);
-        if (rows.row != NULL) int8_dots_unpack(way, &rows, form);
+        const int all = (int)form.group / 4, half = form.group == 32 ? all / 2 : all, is_apart = s < 0 || int8_is_any(form);
+        if (rows.row != NULL && !is_apart && int8_dots_line(form) && rows.ask != NULL) {
+          int8_dots_products(panel, x, 0, all, sums, way, &rows, 1, form);
+        } else if (rows.row != NULL && !is_apart) {
+          int8_dots_products(panel, x, 0, all, sums, way, &rows, 0, form);
+        } else if (s >= 0) {
+          int8_dots_products(panel, x, 0, half, sums, way, NULL, 0, form);
+          int8_dots_products(panel, x, half, all, sums, way, NULL, 0, form);
+        }
+        _Pragma("clang loop unroll(disable)")
+        for (int f = 0; is_apart && rows.row != NULL && f < INT8_OUTPUTS; f++) int8_dots_next(way, &rows, form);
         if (s < 0) break;
         const float *factors = (const float *)(x + int8_set_factors(form.group));
         vf x_scales = load(factors, 0, GD_CPU_F32), x_sums = load(factors, 16, GD_CPU_F32);

@@ -6,7 +6,7 @@
 
 /* The measurement of how many rows to take at a time asks for it; nothing here measures. */
 uint64_t gd_cpu_nanoseconds(void) { return 0; }
-int gd_cpu_asks_by_pages = 1, gd_cpu_has_vbmi;
+int gd_cpu_asks_by_pages = 8, gd_cpu_has_vbmi, gd_cpu_takes_rows_as_lanes;
 #if defined(__x86_64__)
 __attribute__((constructor)) static void find_vbmi(void) { gd_cpu_has_vbmi = __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("gfni"); }
 #endif
@@ -234,7 +234,10 @@ static void any_int8(void) {
   static _Alignas(64) char values[1 << 18];
   static float factors[3][1 << 13];
   static _Alignas(64) uint8_t turned[1 << 19];
-  int64_t rows = draw(2) ? 1 : 1 + draw(20), outputs = 1 + draw(80), chosen = 1 + draw(3);
+  int64_t rows = draw(2) ? 1 : 1 + draw(draw(8) ? 20 : 140), outputs = 1 + draw(80), chosen = 1 + draw(3);
+  /* As processors choose. */
+  gd_cpu_asks_by_pages = 8 * (int)draw(2);
+  gd_cpu_takes_rows_as_lanes = (int)draw(2);
   gd_cpu_matrix weight = any_matrix(2 * outputs, 1 + draw(draw(4) ? 300 : 2500));
   gd_cpu_int8_form form = gd_cpu_int8_form_of(weight.format);
   if (form.group == 0) return any_int8();
@@ -255,7 +258,7 @@ static void any_int8(void) {
   TABLE.int8_linear(&op, 0, gd_cpu_linear_items(&op), scratch, &stop);
   /* Rows of experts are in other orders. */
   rounded.turned = NULL;
-  int32_t ids[60], copy[60], places[60];
+  int32_t ids[420], copy[420], places[420];
   int64_t counts[3], wrong;
   gd_cpu_expert_group groups[3];
   for (int64_t i = 0; i < rows * chosen; i++) ids[i] = (int32_t)draw(2);

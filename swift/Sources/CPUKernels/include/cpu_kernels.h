@@ -172,7 +172,7 @@ typedef struct gd_cpu_int8_rows {
   float *scales, *sums;
   int32_t *starts;
   int64_t shared; /* so many neighbouring places of gd_cpu_linear have one row here */
-  /* NULL, or memory of int8_turned_bytes for the same rows in the order in which the kernels of `format` take a few rows. An
+  /* NULL, or memory of int8_turned_bytes for the same rows in the order in which the kernels of `format` take several rows. An
    * item is two groups of all rows then. */
   uint8_t *turned;
   uint32_t format;

@@ -15,7 +15,8 @@ GD_INLINE int64_t int8_turned_least(int8_block form) {
 }
 /* Whether more than INT8_TURNED_MOST rows are taken, as many at a time; else they go by panels. */
 GD_INLINE int int8_turned_takes_more(void) { return !gd_cpu_asks_by_pages; }
-/* Pairs of dwords that are multiplied at a time: as many vectors of x fit the registers with sixteen sums. */
+/* Pairs of dwords that are multiplied at a time: as many vectors of x fit the registers with sixteen sums. Of a group of 32 half of them: eight rows are unpacked
+ * after each half, or some after each pair. */
 GD_INLINE int int8_dots_pairs(int64_t group) { return group <= 32 ? 4 : 8; }
 /* Bytes of an output in a panel: of a set, or of the columns that are unpacked at a time. */
 GD_INLINE int64_t int8_dots_apart(int8_block form) { return int8_in_chunks(form) ? INT8_PIECE : 2 * form.group; }
@@ -171,15 +172,15 @@ static __attribute__((noinline)) void int8_dots_tail(const uint8_t *from, int64_
   for (int f = 0; f < INT8_OUTPUTS; f++) __builtin_memcpy(tail + f * INT8_DOTS_TAIL, from + f * row_bytes, (size_t)bytes);
 }
 
-/* Bytes of a row's set, where it is a line or little more: then those of the next INT8_OUTPUTS rows are asked for in the order of addresses as rows are unpacked,
- * a line for each, unless memory is asked for by pages. */
+/* Bytes of a row's set, where it is a line or little more: then those of the next INT8_OUTPUTS rows are asked for in the order of addresses between products,
+ * a line with each row that is unpacked, unless memory is asked for by pages. */
 GD_INLINE int int8_dots_line(int8_block form) {
   int bytes = int8_in_chunks(form) ? 0 : form.groups == 8 ? form.bytes / 4 : 2 * form.bytes;
   return bytes <= 72 ? bytes : 0;
 }
 
 /* Rows from `row` on that are still to be unpacked to `to` and `halves`: set `set`, or the columns of a chunk from it on, of which `left` are there. NULL: none.
- * ask: what is asked for meanwhile; NULL: nothing. */
+ * ask: what is asked for meanwhile. */
 typedef struct int8_dots_rows {
   const uint8_t *row, *ask;
   int64_t row_bytes, set, left;
@@ -191,8 +192,7 @@ typedef struct int8_dots_rows {
 GD_INLINE int8_dots_rows int8_dots_all(
   const int8_turned *way, const uint8_t *row, int64_t set, uint8_t *to, uint16_t *halves, uint8_t tail[INT8_OUTPUTS * INT8_DOTS_TAIL], int8_block form
 ) {
-  const int line = int8_dots_line(form);
-  const uint8_t *ask = line && !gd_cpu_asks_by_pages ? row + INT8_OUTPUTS * (way->row_bytes + set * line) : NULL;
+  const uint8_t *ask = row + INT8_OUTPUTS * (way->row_bytes + set * int8_dots_line(form));
   int8_dots_rows rows = {row, ask, way->row_bytes, set, way->columns - set * 2 * form.group, to, halves};
   /* Of a row that ends within a chunk's columns the rest is anything: x has zeros there. */
   if (int8_in_chunks(form)) rows.row += matrix_bytes(&way->op->weight, set * 2 * form.group);
@@ -218,10 +218,22 @@ GD_INLINE void int8_dots_next(const int8_turned *way, int8_dots_rows *rows, int8
   rows->row += rows->row_bytes, rows->to += int8_dots_apart(form), rows->halves += 2;
 }
 
-/* Adds pairs first .. end - 1 of a set of INT8_OUTPUTS outputs to their sums. rows: NULL, or those that are unpacked meanwhile, some after each pair. asks: whether
- * a line is asked for with each. */
+/* Unpacks half of INT8_OUTPUTS rows. */
+GD_INLINE void int8_dots_unpack(const int8_turned *way, int8_dots_rows *rows, int8_block form) {
+  if (int8_is_any(form)) {
+    for (int f = 0; f < INT8_OUTPUTS / 2; f++) int8_dots_next(way, rows, form);
+  } else {
+    GD_UNROLL for (int f = 0; f < INT8_OUTPUTS / 2; f++) {
+      __asm__ volatile("" : "+r"(rows->row)); /* One addition a row, after the products before it: compilers multiply. */
+      int8_dots_next(way, rows, form);
+    }
+  }
+}
+
+/* Adds pairs first .. end - 1 of a set of INT8_OUTPUTS outputs to their sums. rows: NULL, or those that are unpacked meanwhile, some after each pair, and asked for if
+ * int8_dots_line says so. */
 GD_INLINE void int8_dots_products(
-  const uint8_t *panel, const uint8_t *x, int first, int end, vi sums[INT8_OUTPUTS], const int8_turned *way, int8_dots_rows *rows, int asks, int8_block form
+  const uint8_t *panel, const uint8_t *x, int first, int end, vi sums[INT8_OUTPUTS], const int8_turned *way, int8_dots_rows *rows, int8_block form
 ) {
   const int pairs = int8_dots_pairs(form.group), of_pairs = rows == NULL ? 0 : INT8_OUTPUTS * pairs / (end - first);
   _Pragma("clang loop unroll(disable)")
@@ -238,8 +250,8 @@ GD_INLINE void int8_dots_products(
           : "m"(*(const uint64_t *)(panel + f * int8_dots_apart(form) + 8 * (k + i))), "v"(own[i]));
       }
       GD_UNROLL for (int r = i * of_pairs / pairs; r < (i + 1) * of_pairs / pairs; r++) {
-        __asm__ volatile("" : "+r"(rows->row)); /* One addition a row, after the products before it: compilers multiply. */
-        if (asks) __builtin_prefetch(rows->ask, 0, 2), rows->ask += int8_dots_line(form);
+        __asm__ volatile("" : "+r"(rows->row));
+        if (int8_dots_line(form)) __builtin_prefetch(rows->ask, 0, 2), rows->ask += int8_dots_line(form);
         int8_dots_next(way, rows, form);
         __asm__ volatile("" : : : "memory");
       }
@@ -293,17 +305,16 @@ GD_INLINE void int8_turned_loop(const int8_turned *way, int64_t begin, int64_t e
         vi sums[INT8_OUTPUTS];
         const vi starts = has_offset ? (vi){0} : load_vi(x + int8_set_factors(form.group) + 128);
         GD_UNROLL for (int f = 0; f < INT8_OUTPUTS; f++) sums[f] = starts;
-        const int all = (int)form.group / 4, half = form.group == 32 ? all / 2 : all, is_apart = s < 0 || int8_is_any(form);
-        if (rows.row != NULL && !is_apart && int8_dots_line(form) && rows.ask != NULL) {
-          int8_dots_products(panel, x, 0, all, sums, way, &rows, 1, form);
-        } else if (rows.row != NULL && !is_apart) {
-          int8_dots_products(panel, x, 0, all, sums, way, &rows, 0, form);
-        } else if (s >= 0) {
-          int8_dots_products(panel, x, 0, half, sums, way, NULL, 0, form);
-          int8_dots_products(panel, x, half, all, sums, way, NULL, 0, form);
+        const int all = (int)form.group / 4, half = form.group == 32 && !int8_in_chunks(form) ? all / 2 : all;
+        if (rows.row != NULL && s >= 0 && !int8_is_any(form) && !gd_cpu_asks_by_pages) {
+          /* A Zen 5 does more at once where instructions alternate; Intel's processors take up to a tenth longer so. */
+          int8_dots_products(panel, x, 0, all, sums, way, &rows, form);
+        } else {
+          if (s >= 0) int8_dots_products(panel, x, 0, half, sums, way, NULL, form);
+          if (rows.row != NULL) int8_dots_unpack(way, &rows, form);
+          if (s >= 0) int8_dots_products(panel, x, half, all, sums, way, NULL, form);
+          if (rows.row != NULL) int8_dots_unpack(way, &rows, form);
         }
-        _Pragma("clang loop unroll(disable)")
-        for (int f = 0; is_apart && rows.row != NULL && f < INT8_OUTPUTS; f++) int8_dots_next(way, &rows, form);
         if (s < 0) break;
         const float *factors = (const float *)(x + int8_set_factors(form.group));
         vf x_scales = load(factors, 0, GD_CPU_F32), x_sums = load(factors, 16, GD_CPU_F32);

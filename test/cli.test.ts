@@ -345,10 +345,10 @@ describe("doctor", () => {
   });
 
   test("says which choices of kernels are forced", () => {
-    const forced = { GATED_DELTA_PAGES: "4", GATED_DELTA_LANES: "0" };
+    const forced = { GATED_DELTA_PAGES: "4", GATED_DELTA_WIDE: "0" };
     const { status, out } = gatedDelta(["doctor"], forced);
-    expect([status, out]).toEqual([0, expect.stringMatching(/^GATED_DELTA_PAGES: 4\nGATED_DELTA_LANES: 0$/m)]);
-    expect(JSON.parse(gatedDelta(["doctor", "--json"], forced).out)).toMatchObject({ pages: "4", lanes: "0" });
+    expect([status, out]).toEqual([0, expect.stringMatching(/^GATED_DELTA_PAGES: 4\nGATED_DELTA_WIDE: 0$/m)]);
+    expect(JSON.parse(gatedDelta(["doctor", "--json"], forced).out)).toMatchObject({ pages: "4", wide: "0" });
   });
 
   test("says which instruction set is forced", () => {

@@ -51,8 +51,8 @@ interface Findings {
   readonly isa?: string;
   /** The value of `GATED_DELTA_PAGES`. */
   readonly pages?: string;
-  /** The value of `GATED_DELTA_LANES`. */
-  readonly lanes?: string;
+  /** The value of `GATED_DELTA_WIDE`. */
+  readonly wide?: string;
   readonly library:
     | { readonly path: string; readonly source: string; readonly version: string; readonly abiVersion: number }
     | { readonly error: string; readonly tried: readonly LibraryCandidate[] };
@@ -76,7 +76,7 @@ async function run(args: readonly string[]): Promise<number> {
 }
 
 function find(memory: Findings["memory"], folder: string | undefined): Findings {
-  const { GATED_DELTA_ISA: isa, GATED_DELTA_PAGES: pages, GATED_DELTA_LANES: lanes } = process.env;
+  const { GATED_DELTA_ISA: isa, GATED_DELTA_PAGES: pages, GATED_DELTA_WIDE: wide } = process.env;
   const { platform, arch } = process;
   const here = {
     bun: { version: Bun.version, revision: Bun.revision },
@@ -85,7 +85,7 @@ function find(memory: Findings["memory"], folder: string | undefined): Findings 
     processor: { model: cpus()[0]?.model.trim() || "unknown", cores: availableParallelism() },
     ...(isa === undefined ? {} : { isa }),
     ...(pages === undefined ? {} : { pages }),
-    ...(lanes === undefined ? {} : { lanes }),
+    ...(wide === undefined ? {} : { wide }),
     memory,
   };
   const result = probeInChild(folder);
@@ -95,7 +95,7 @@ function find(memory: Findings["memory"], folder: string | undefined): Findings 
 }
 
 /** Prints the findings: a line for each field of {@link Findings}. */
-function show({ bun, package: installed, system, processor, isa, pages, lanes, memory, library, backend, cpu, metal, weights }: Findings): void {
+function show({ bun, package: installed, system, processor, isa, pages, wide, memory, library, backend, cpu, metal, weights }: Findings): void {
   line("Bun", `${bun.version} (${bun.revision.slice(0, 9)})`);
   line("package", `${installed.name} ${installed.version} in ${installed.path}`);
   line("system", `${system.platform} ${system.release} ${system.arch}`);
@@ -103,7 +103,7 @@ function show({ bun, package: installed, system, processor, isa, pages, lanes, m
   line("memory", memoryText(memory));
   if (isa !== undefined) line("GATED_DELTA_ISA", isa);
   if (pages !== undefined) line("GATED_DELTA_PAGES", pages);
-  if (lanes !== undefined) line("GATED_DELTA_LANES", lanes);
+  if (wide !== undefined) line("GATED_DELTA_WIDE", wide);
   if ("error" in library) {
     for (const { source, path, problem } of library.tried) line("looked at", `${path} (${sources[source] ?? source}): ${problem ?? "there"}`);
     line("library", `FAILED: ${library.error}`);

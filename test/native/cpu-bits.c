@@ -6,7 +6,7 @@
 
 /* The measurement of how many rows to take at a time asks for it; nothing here measures. */
 uint64_t gd_cpu_nanoseconds(void) { return 0; }
-int gd_cpu_asks_by_pages = 8, gd_cpu_has_vbmi, gd_cpu_takes_rows_as_lanes;
+int gd_cpu_asks_by_pages = 8, gd_cpu_has_vbmi, gd_cpu_is_wide;
 #if defined(__x86_64__)
 __attribute__((constructor)) static void find_vbmi(void) { gd_cpu_has_vbmi = __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("gfni"); }
 #endif
@@ -237,7 +237,7 @@ static void any_int8(void) {
   int64_t rows = draw(2) ? 1 : 1 + draw(draw(8) ? 20 : 140), outputs = 1 + draw(80), chosen = 1 + draw(3);
   /* As processors choose. */
   gd_cpu_asks_by_pages = 8 * (int)draw(2);
-  gd_cpu_takes_rows_as_lanes = (int)draw(2);
+  gd_cpu_is_wide = (int)draw(2);
   gd_cpu_matrix weight = any_matrix(2 * outputs, 1 + draw(draw(4) ? 300 : 2500));
   gd_cpu_int8_form form = gd_cpu_int8_form_of(weight.format);
   if (form.group == 0) return any_int8();

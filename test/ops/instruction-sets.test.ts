@@ -89,16 +89,16 @@ if (forced === undefined) {
     }
 
     // The kernels of several int8 rows differ by processor: a Zen 4, a Zen 5, and two of Intel's.
-    for (const [pages, lanes] of [["0", "0"], ["0", "1"], ["4", "1"], ["8", "1"]] as const) {
-      test(`memory asked for by ${pages} pages in turn, rows ${lanes === "1" ? "" : "not "}as lanes`, () => {
+    for (const [pages, wide] of [["0", "0"], ["0", "1"], ["4", "1"], ["8", "1"]] as const) {
+      test(`memory asked for by ${pages} pages in turn, units of ${wide === "1" ? 512 : 256} bits`, () => {
         const isa = opened("avx512vnni").ok ? "avx512vnni" : best;
-        const choices = { GATED_DELTA_PAGES: pages, GATED_DELTA_LANES: lanes };
+        const choices = { GATED_DELTA_PAGES: pages, GATED_DELTA_WIDE: wide };
         expect(testOps({ ...environment(isa), ...choices }, ["int8", "linear-quantised", ...ends])).toBeGreaterThan(2);
       }, 600_000);
     }
 
     test("other choices than a processor's are refused by name", () => {
-      for (const [name, value, expected] of [["PAGES", "3", "0, 4 or 8"], ["PAGES", "four", "0, 4 or 8"], ["LANES", "2", "0 or 1"], ["LANES", "-1", "0 or 1"]] as const) {
+      for (const [name, value, expected] of [["PAGES", "3", "0, 4 or 8"], ["PAGES", "four", "0, 4 or 8"], ["WIDE", "2", "0 or 1"], ["WIDE", "-1", "0 or 1"]] as const) {
         const { ok, text } = opened(best, { [`GATED_DELTA_${name}`]: value });
         expect(ok).toBe(false);
         expect(text).toContain(`GATED_DELTA_${name}: expected ${expected}, got ${value}`);

@@ -12,7 +12,7 @@ public enum CPUBackend {
   /// - Parameter threads: the number of threads that work on one op at most, including the calling one; 0 means one for
   /// every core that the process may use.
   /// - Throws: `unsupported` if `GATED_DELTA_ISA` names an instruction set that is unknown or that this processor
-  /// lacks, `GATED_DELTA_PAGES` is not a number of pages that kernels can ask for, or `GATED_DELTA_LANES` is neither 0 nor 1.
+  /// lacks, `GATED_DELTA_PAGES` is not a number of pages that kernels can ask for, or `GATED_DELTA_WIDE` is neither 0 nor 1.
   public static func open(threads: Int) throws(Failure) -> any Backend {
     let kernels: UnsafePointer<gd_cpu_kernels>
     if let name = getenv("GATED_DELTA_ISA"), name.pointee != 0 {
@@ -24,7 +24,7 @@ public enum CPUBackend {
         .device, argument: "backend", expected: "a processor with one of \(isaNames())", received: "none of them")
     }
     try force("GATED_DELTA_PAGES", expected: "0, 4 or 8", gd_cpu_ask_by_pages)
-    try force("GATED_DELTA_LANES", expected: "0 or 1", gd_cpu_take_rows_as_lanes)
+    try force("GATED_DELTA_WIDE", expected: "0 or 1", gd_cpu_take_as_wide)
     return try open(threads: threads, kernels: kernels)
   }
 

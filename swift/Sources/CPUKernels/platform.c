@@ -78,7 +78,7 @@ static int has_dot_products(void) {
 }
 #endif
 
-int gd_cpu_asks_by_pages, gd_cpu_has_vbmi, gd_cpu_takes_rows_as_lanes;
+int gd_cpu_asks_by_pages, gd_cpu_has_vbmi, gd_cpu_is_wide;
 #if defined(__x86_64__)
 __attribute__((constructor)) static void find_properties(void) {
   unsigned a, b, c, d;
@@ -88,11 +88,11 @@ __attribute__((constructor)) static void find_properties(void) {
   if (b == signature_INTEL_ebx && c == signature_INTEL_ecx && d == signature_INTEL_edx) {
     /* As measured (bench/linear/memory.md): family 6, model 207 is Emerald Rapids. */
     gd_cpu_asks_by_pages = (version & 0x0fff0ff0) == 0x000c06f0 ? 4 : 8;
-    gd_cpu_takes_rows_as_lanes = 1;
+    gd_cpu_is_wide = 1;
   } else if (b == signature_AMD_ebx && c == signature_AMD_ecx && d == signature_AMD_edx) {
     /* Family 26 is Zen 5. Of its models 0x20 to 0x2f and 0x60 to 0x6f, for laptops, units have 256 bits. */
     unsigned family = (version >> 8 & 0xf) + (version >> 20 & 0xff), models = version >> 16 & 0xf;
-    gd_cpu_takes_rows_as_lanes = family == 26 && models != 2 && models != 6;
+    gd_cpu_is_wide = family == 26 && models != 2 && models != 6;
   }
 }
 #endif
@@ -103,9 +103,9 @@ int gd_cpu_ask_by_pages(int32_t pages) {
   if (gd_cpu_asks_by_pages != pages) gd_cpu_asks_by_pages = pages;
   return 1;
 }
-int gd_cpu_take_rows_as_lanes(int32_t lanes) {
-  if (lanes != 0 && lanes != 1) return 0;
-  if (gd_cpu_takes_rows_as_lanes != lanes) gd_cpu_takes_rows_as_lanes = lanes;
+int gd_cpu_take_as_wide(int32_t wide) {
+  if (wide != 0 && wide != 1) return 0;
+  if (gd_cpu_is_wide != wide) gd_cpu_is_wide = wide;
   return 1;
 }
 

@@ -41,9 +41,9 @@ GD_INT8_KERNELS(baseline);
 /* The number of pages of memory that the processor reads faster in turn than one after another: Intel's processors prefetch within a page
  * only. 0 for other processors. Written before any kernel runs. */
 extern __attribute__((visibility("hidden"))) int gd_cpu_asks_by_pages;
-/* Whether rows of x are the lanes of several int8 rows (int8_turned_dots.h): faster where a product of 64 bytes takes half a cycle, as with Intel's processors and
- * AMD's of 512 bits. Written as early. */
-extern __attribute__((visibility("hidden"))) int gd_cpu_takes_rows_as_lanes;
+/* Whether its vector units have 512 bits, as those of Intel's processors and of AMD's Zen 5. Then several int8 rows are lanes (int8_turned_dots.h), and numbers for one are
+ * asked for into the first cache. Written as early. */
+extern __attribute__((visibility("hidden"))) int gd_cpu_is_wide;
 /* Whether it has AVX-512 VBMI and GFNI, which kernels of int8 use besides their set's instructions. Written as early. */
 extern __attribute__((visibility("hidden"))) int gd_cpu_has_vbmi;
 

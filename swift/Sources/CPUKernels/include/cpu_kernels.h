@@ -382,8 +382,8 @@ const gd_cpu_kernels *gd_cpu_kernels_best(void);
 /* How many pages of memory kernels ask for in turn: 0, 4 or 8; the processor's own choice unless it is set before any kernel runs. It also decides from how many
  * int8 rows on rows are lanes, and how exact rows of 8 bits are unpacked. No result bit depends on it. Returns 0 for another number. */
 int gd_cpu_ask_by_pages(int32_t pages);
-/* Whether several int8 rows are lanes of vectors: 0 or 1, with the same default, and the same bits. Returns 0 for another number. */
-int gd_cpu_take_rows_as_lanes(int32_t lanes);
+/* Whether kernels of int8 are those for vector units of 512 bits: 0 or 1, with the same default, and the same bits. Returns 0 for another number. */
+int gd_cpu_take_as_wide(int32_t wide);
 
 size_t gd_cpu_scratch_bytes(void);
 

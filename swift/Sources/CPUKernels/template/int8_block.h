@@ -54,6 +54,10 @@ GD_INLINE int int8_offset(int8_block form) {
 GD_INLINE int int8_is_affine8(int8_block form) { return form.is_mlx && form.bytes == form.group; }
 /* Whether a block is one group, with a byte for each number. */
 GD_INLINE int int8_has_bytes(int8_block form) { return form.groups == 1 && form.bytes >= form.group; }
+
+/* Whether numbers for one row are asked for into the first cache: FETCH_NEAR bytes ahead, or INT8_NEAR where nothing is asked for into the second one. */
+enum { INT8_NEAR = 7168 };
+GD_INLINE int int8_asks_near(int8_block form) { return gd_cpu_asks_by_pages || (GD_WIDTH == 16 && gd_cpu_is_wide && form.groups == 1); }
 /* The largest number. */
 GD_INLINE int int8_most(int8_block form) { return int8_is_affine8(form) ? 255 : int8_ggml_most(form.type); }
 GD_INLINE int int8_block_is_small(int8_block form) { return int8_most(form) < 128; }

@@ -2,9 +2,10 @@
  * (int8_blocks.h, int8_blocks_8.h). */
 #if GD_WIDTH >= 8
 
-/* Whether the processor fetches numbers ahead by itself, so that asking for them takes time from products: a Zen 4 does with bytes (bench/linear/int8.md). */
+/* Whether no numbers are asked for into the second cache: a Zen 4 fetches bytes ahead by itself, so that asking for them takes time from products
+ * (bench/linear/int8.md), and a Zen 5 is faster where those of small blocks are asked for into the first cache alone. */
 GD_INLINE int int8_streams(int8_block form) {
-  return GD_WIDTH == 16 && !gd_cpu_asks_by_pages && int8_has_bytes(form);
+  return GD_WIDTH == 16 && !gd_cpu_asks_by_pages && (int8_has_bytes(form) || int8_asks_near(form));
 }
 
 /* A step of int8_block_terms: its first `left` groups. x's begin at `of_x`, in the order of blocks at `values`. */
@@ -17,13 +18,13 @@ GD_INLINE void int8_block_step(
   if (form.type == 0 && dtype == GD_CPU_U8) __builtin_unreachable();
   int small = int8_block_is_small(form), has_offset = form.type == 0 || int8_ggml_has_offset(form.type);
   _Alignas(64) uint8_t last[16 * 128];
-  const uint8_t *own = block, *near = block + FETCH_NEAR;
+  const uint8_t *own = block, *near = block + (gd_cpu_asks_by_pages ? FETCH_NEAR : INT8_NEAR);
   if (left < groups && !int8_reads_part(form, left)) own = __builtin_memcpy(last, block, (size_t)(left / form.groups * form.bytes));
   vi sums[GD_PARTS];
   vf scales[GD_PARTS], offsets[GD_PARTS];
   int8_step_of(own, values, left, near, form, sums, scales, offsets);
   /* After the products, which would wait for these requests. */
-  if (!int8_four_are_lines(form) && gd_cpu_asks_by_pages) fetch(near, step);
+  if (!int8_four_are_lines(form) && int8_asks_near(form)) fetch(near, step);
 #if defined(GD_DOT_AVX512VNNI) || GD_WIDTH == 8
   if (!int8_streams(form)) int8_ask(block, step, end);
 #else

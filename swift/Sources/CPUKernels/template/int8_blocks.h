@@ -162,7 +162,7 @@ GD_INLINE void int8_step_of(
   } else {
     GD_UNROLL for (int k = 0; k < 4; k++) {
       own[k] = (vi){0};
-      if (int8_four_are_lines(form) && gd_cpu_asks_by_pages) fetch(near + 4 * k * bytes, 4 * bytes);
+      if (int8_four_are_lines(form) && int8_asks_near(form)) fetch(near + 4 * k * bytes, 4 * bytes);
       if (4 * k < left) own[k] = int8_four_blocks(block + 4 * k * bytes, x + 4 * k * form.group, form);
     }
     if (form.is_mlx) {

@@ -7,7 +7,7 @@
 /* The fewest rows for which this is faster; fewer go by int8_few.h, row by row or by panels. As measured on Intel's processors, and on a Zen 5, which does not ask by
  * pages. It takes the instruction of int8_bits. */
 GD_INLINE int64_t int8_turned_least(int8_block form) {
-  if (!gd_cpu_takes_rows_as_lanes || !gd_cpu_has_vbmi) return INT64_MAX;
+  if (!gd_cpu_is_wide || !gd_cpu_has_vbmi) return INT64_MAX;
   if (!gd_cpu_asks_by_pages) return form.is_mlx && int8_has_bytes(form) ? 9 : 7;
   if (form.group == 16 || form.type == GGML_Q5_K) return 5;
   if (int8_is_any(form)) return 2;

@@ -280,6 +280,10 @@ GD_INLINE void int8_turned_loop(const int8_turned *way, int64_t begin, int64_t e
   for (int64_t first = begin; first < end && !gd_cpu_stopped(stop); first += INT8_OUTPUTS, block += block_bytes, s = 0) {
     vf out[INT8_TURNED_MOST / INT8_TURNED_ROWS][INT8_OUTPUTS / 2];
     __builtin_memset(out, 0, (size_t)parts * sizeof out[0]);
+    /* 0.98 to 0.99 of a prompt's time on a Zen 5. */
+    for (int64_t row = 0; row < way->rows && parts > 1 && !gd_cpu_asks_by_pages; row += LINEAR_ROWS_AHEAD) {
+      linear_ask_first(way->op, way->rows - row, way->row + row, first);
+    }
     if (span == 0) int8_turned_factors(way, first);
     const uint8_t *next = first + INT8_OUTPUTS < end ? block + block_bytes : NULL, *x_of_set = way->x;
     const float *scales = way->scales;

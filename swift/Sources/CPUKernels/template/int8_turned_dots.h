@@ -8,7 +8,7 @@
  * pages. It takes the instruction of int8_bits. */
 GD_INLINE int64_t int8_turned_least(int8_block form) {
   if (!gd_cpu_is_wide || !gd_cpu_has_vbmi) return INT64_MAX;
-  if (!gd_cpu_asks_by_pages) return form.is_mlx && int8_has_bytes(form) ? 9 : 7;
+  if (!gd_cpu_asks_by_pages) return form.is_mlx && int8_has_bytes(form) ? 9 : int8_few_has_six(form) ? 7 : 5;
   if (form.group == 16 || form.type == GGML_Q5_K) return 5;
   if (int8_is_any(form)) return 2;
   return form.group > 32 || int8_are_bytes(form) || int8_dots_span(form) == 1 ? 3 : 5;
@@ -172,15 +172,17 @@ static __attribute__((noinline)) void int8_dots_tail(const uint8_t *from, int64_
   for (int f = 0; f < INT8_OUTPUTS; f++) __builtin_memcpy(tail + f * INT8_DOTS_TAIL, from + f * row_bytes, (size_t)bytes);
 }
 
-/* Bytes of a row's set, where it is a line or little more: then those of the next INT8_OUTPUTS rows are asked for in the order of addresses between products,
- * a line with each row that is unpacked, unless memory is asked for by pages. */
-GD_INLINE int int8_dots_line(int8_block form) {
-  int bytes = int8_in_chunks(form) ? 0 : form.groups == 8 ? form.bytes / 4 : 2 * form.bytes;
-  return bytes <= 72 ? bytes : 0;
+/* Whether a Zen 5 unpacks rows between products and asks for a line with each: it does more at once where instructions alternate, while Intel's processors take up to a
+ * tenth longer so. Formats of which the code was worth it: a row's set is a line or little more. */
+GD_INLINE int int8_dots_alternate(int8_block form) {
+  if (form.is_mlx) return form.group == 64 && !int8_are_bytes(form);
+  return form.type == GGML_Q4_0 || form.type == GGML_Q8_0 || form.type == GGML_Q4_K || form.type == GGML_Q5_K;
 }
+/* Bytes of a row's set. */
+GD_INLINE int int8_dots_bytes_of_set(int8_block form) { return form.groups == 8 ? form.bytes / 4 : 2 * form.bytes; }
 
 /* Rows from `row` on that are still to be unpacked to `to` and `halves`: set `set`, or the columns of a chunk from it on, of which `left` are there. NULL: none.
- * ask: what is asked for meanwhile. */
+ * ask: of the next INT8_OUTPUTS rows, in the order of addresses. */
 typedef struct int8_dots_rows {
   const uint8_t *row, *ask;
   int64_t row_bytes, set, left;
@@ -192,7 +194,7 @@ typedef struct int8_dots_rows {
 GD_INLINE int8_dots_rows int8_dots_all(
   const int8_turned *way, const uint8_t *row, int64_t set, uint8_t *to, uint16_t *halves, uint8_t tail[INT8_OUTPUTS * INT8_DOTS_TAIL], int8_block form
 ) {
-  const uint8_t *ask = row + INT8_OUTPUTS * (way->row_bytes + set * int8_dots_line(form));
+  const uint8_t *ask = row + INT8_OUTPUTS * (way->row_bytes + set * int8_dots_bytes_of_set(form));
   int8_dots_rows rows = {row, ask, way->row_bytes, set, way->columns - set * 2 * form.group, to, halves};
   /* Of a row that ends within a chunk's columns the rest is anything: x has zeros there. */
   if (int8_in_chunks(form)) rows.row += matrix_bytes(&way->op->weight, set * 2 * form.group);
@@ -230,8 +232,8 @@ GD_INLINE void int8_dots_unpack(const int8_turned *way, int8_dots_rows *rows, in
   }
 }
 
-/* Adds pairs first .. end - 1 of a set of INT8_OUTPUTS outputs to their sums. rows: NULL, or those that are unpacked meanwhile, some after each pair, and asked for if
- * int8_dots_line says so. */
+/* Adds pairs first .. end - 1 of a set of INT8_OUTPUTS outputs to their sums. rows: NULL, or those that are unpacked and asked for meanwhile, some after each
+ * pair. */
 GD_INLINE void int8_dots_products(
   const uint8_t *panel, const uint8_t *x, int first, int end, vi sums[INT8_OUTPUTS], const int8_turned *way, int8_dots_rows *rows, int8_block form
 ) {
@@ -251,12 +253,18 @@ GD_INLINE void int8_dots_products(
       }
       GD_UNROLL for (int r = i * of_pairs / pairs; r < (i + 1) * of_pairs / pairs; r++) {
         __asm__ volatile("" : "+r"(rows->row));
-        if (int8_dots_line(form)) __builtin_prefetch(rows->ask, 0, 2), rows->ask += int8_dots_line(form);
+        __builtin_prefetch(rows->ask, 0, 2);
+        rows->ask += int8_dots_bytes_of_set(form);
         int8_dots_next(way, rows, form);
         __asm__ volatile("" : : : "memory");
       }
     }
   }
+}
+
+/* Asks for the outputs from `first` on of all rows of x: 0.98 to 0.99 of a prompt's time on a Zen 5. */
+static __attribute__((noinline)) void int8_dots_ask(const int8_turned *way, int64_t first) {
+  for (int64_t row = 0; row < way->rows; row += LINEAR_ROWS_AHEAD) linear_ask_first(way->op, way->rows - row, way->row + row, first);
 }
 
 /* Features begin .. end - 1, whole INT8_OUTPUTS. */
@@ -270,7 +278,7 @@ GD_INLINE void int8_turned_loop(const int8_turned *way, int64_t begin, int64_t e
   _Alignas(64) uint16_t halves[2 * INT8_DOTS_HALVES];
   _Alignas(64) uint8_t tail[INT8_OUTPUTS * INT8_DOTS_TAIL];
   /* Bytes from `ask` on are asked for as those before `read` are read, by pages as the loop of tiles does, unless they are asked for with each row. */
-  const int by_rows = int8_dots_line(form) && !gd_cpu_asks_by_pages;
+  const int alternates = int8_dots_alternate(form) && !gd_cpu_asks_by_pages;
   const uintptr_t asked = (uintptr_t)(block_bytes / sets), early = (uintptr_t)(FETCH_PAGE + block_bytes - least(block_bytes, FETCH_PAGE * FETCH_PAGES));
   const uint8_t *block = (const uint8_t *)matrix_row(&way->op->weight, begin);
   uintptr_t ask = ((uintptr_t)block + FETCH_BYTES - 1) & ~(uintptr_t)(FETCH_BYTES - 1);
@@ -280,16 +288,13 @@ GD_INLINE void int8_turned_loop(const int8_turned *way, int64_t begin, int64_t e
   for (int64_t first = begin; first < end && !gd_cpu_stopped(stop); first += INT8_OUTPUTS, block += block_bytes, s = 0) {
     vf out[INT8_TURNED_MOST / INT8_TURNED_ROWS][INT8_OUTPUTS / 2];
     __builtin_memset(out, 0, (size_t)parts * sizeof out[0]);
-    /* 0.98 to 0.99 of a prompt's time on a Zen 5. */
-    for (int64_t row = 0; row < way->rows && parts > 1 && !gd_cpu_asks_by_pages; row += LINEAR_ROWS_AHEAD) {
-      linear_ask_first(way->op, way->rows - row, way->row + row, first);
-    }
+    if (parts > 1 && !gd_cpu_asks_by_pages) int8_dots_ask(way, first);
     if (span == 0) int8_turned_factors(way, first);
     const uint8_t *next = first + INT8_OUTPUTS < end ? block + block_bytes : NULL, *x_of_set = way->x;
     const float *scales = way->scales;
     uintptr_t read = (uintptr_t)block + (uintptr_t)(s + 1) * asked + early;
     for (; s < sets; s++, read += asked) {
-      for (; !by_rows && ask < read; ask += FETCH_BYTES) {
+      for (; !alternates && ask < read; ask += FETCH_BYTES) {
         const char *pages = pages_after(ask, FETCH_PAGES);
         if (pages < (const char *)way->end) fetch_line_of_pages(pages, FETCH_PAGES);
       }
@@ -310,8 +315,7 @@ GD_INLINE void int8_turned_loop(const int8_turned *way, int64_t begin, int64_t e
         const vi starts = has_offset ? (vi){0} : load_vi(x + int8_set_factors(form.group) + 128);
         GD_UNROLL for (int f = 0; f < INT8_OUTPUTS; f++) sums[f] = starts;
         const int all = (int)form.group / 4, half = form.group == 32 && !int8_in_chunks(form) ? all / 2 : all;
-        if (rows.row != NULL && s >= 0 && !int8_is_any(form) && !gd_cpu_asks_by_pages) {
-          /* A Zen 5 does more at once where instructions alternate; Intel's processors take up to a tenth longer so. */
+        if (int8_dots_alternate(form) && alternates && rows.row != NULL && s >= 0) {
           int8_dots_products(panel, x, 0, all, sums, way, &rows, form);
         } else {
           if (s >= 0) int8_dots_products(panel, x, 0, half, sums, way, NULL, form);

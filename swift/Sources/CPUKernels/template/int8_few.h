@@ -124,7 +124,7 @@ GD_INLINE void int8_few_rows(
     const int8_x *x, int64_t taken, int64_t count, float *sums                                                                            \
   ) {                                                                                                                                     \
     int8_block form = {__VA_ARGS__};                                                                                                      \
-    if (taken > (int8_few_has_six(form) ? 6 : 4)) int8_few_rows(from, row_bytes, next, end, scales, offsets, *x, taken, count, sums, 8, STEP, form);                     \
+    if (taken > 6) int8_few_rows(from, row_bytes, next, end, scales, offsets, *x, taken, count, sums, 8, STEP, form);                     \
     else if (taken > 4) int8_few_rows(from, row_bytes, next, end, scales, offsets, *x, taken, count, sums, 6, STEP, form);                \
     else if (taken > 2) int8_few_rows(from, row_bytes, next, end, scales, offsets, *x, taken, count, sums, 4, STEP, form);                \
     else int8_few_rows(from, row_bytes, next, end, scales, offsets, *x, taken, count, sums, 2, STEP, form);                               \

@@ -8,7 +8,7 @@
  * pages. It takes the instruction of int8_bits. */
 GD_INLINE int64_t int8_turned_least(int8_block form) {
   if (!gd_cpu_is_wide || !gd_cpu_has_vbmi) return INT64_MAX;
-  if (!gd_cpu_asks_by_pages) return form.is_mlx && int8_has_bytes(form) ? 9 : int8_few_has_six(form) ? 7 : 5;
+  if (!gd_cpu_asks_by_pages) return form.is_mlx && int8_has_bytes(form) ? 9 : 7;
   if (form.group == 16 || form.type == GGML_Q5_K) return 5;
   if (int8_is_any(form)) return 2;
   return form.group > 32 || int8_are_bytes(form) || int8_dots_span(form) == 1 ? 3 : 5;
@@ -207,12 +207,20 @@ GD_INLINE int8_dots_rows int8_dots_all(
   return rows;
 }
 
+/* A row's next columns, of formats without a kernel of their own. */
+static __attribute__((noinline)) void int8_dots_any(const int8_turned *way, const uint8_t *row, int64_t columns, uint8_t *to, int64_t group) {
+  _Alignas(64) uint8_t numbers[INT8_PIECES];
+  way->form->numbers(row, 0, columns, numbers);
+  /* Code for each group. */
+  GD_UNROLL for (int64_t constant = 16; constant <= 128; constant *= 2) {
+    if (group == constant) int8_dots_bytes(numbers, to, INT8_PIECE, constant);
+  }
+}
+
 /* Unpacks the next row. */
 GD_INLINE void int8_dots_next(const int8_turned *way, int8_dots_rows *rows, int8_block form) {
   if (int8_is_any(form)) {
-    uint8_t numbers[INT8_PIECES];
-    way->form->numbers(rows->row, 0, least(INT8_PIECE, rows->left), numbers);
-    int8_dots_bytes(numbers, rows->to, INT8_PIECE, form.group);
+    int8_dots_any(way, rows->row, least(INT8_PIECE, rows->left), rows->to, form.group);
   } else {
     if (int8_dots_span(form) == 1) int8_dots_copy(rows->row, rows->halves, form);
     int8_dots_row(rows->row, rows->to, rows->set % 4, form);

@@ -98,6 +98,7 @@ static int64_t int8_turned_whole(const gd_cpu_linear *op, const int8_memory *mem
     way.rows = least(rows, op->rows - way.row);
     way.x = op->rounded->turned != NULL ? op->rounded->turned + way.row / INT8_TURNED_ROWS * of_part : own;
     if (way.x == own) int8_turned_x(op, way.row, way.rows, own, 0, sets, turned->block);
+    _Pragma("clang loop unroll(disable)")
     for (int64_t row = 0; row < way.rows; row++) way.out[row] = linear_element(op, &op->out, way.row + row, 0);
     turned->run(&way, begin, whole, stop);
   }

@@ -97,8 +97,9 @@ static __attribute__((noinline)) void int8_turned_finish(const int8_turned *way,
   const gd_cpu_linear *op = way->op;
   const int64_t count = way->rows - from;
   if (op->residual.data != NULL) {
-    GD_UNROLL for (int row = 0; row < INT8_TURNED_ROWS; row++) {
-      if (row < count) rows[row] += load(element(&op->residual, way->row + from + row, 0, first), 0, op->residual.dtype);
+    _Pragma("clang loop unroll(disable)")
+    for (int row = 0; row < INT8_TURNED_ROWS && row < count; row++) {
+      rows[row] += load(element(&op->residual, way->row + from + row, 0, first), 0, op->residual.dtype);
     }
   }
   /* A loop for each dtype. */

@@ -250,7 +250,7 @@ static void any_int8(void) {
   int64_t bytes = TABLE.int8_turned_bytes(weight.format, rows, weight.columns);
   rounded.turned = draw(2) && bytes > 0 && bytes <= (int64_t)sizeof turned ? turned : NULL;
   rounded.format = weight.format;
-  TABLE.int8_rows(&rounded, 0, rounded.turned == NULL ? rows : (rounded.groups + 1) / 2, scratch, &stop);
+  TABLE.int8_rows(&rounded, 0, gd_cpu_int8_rows_items(&rounded), scratch, &stop);
   gd_cpu_linear op = {
     .rows = rows, .out_features = outputs, .weight = weight, .x = rounded.x, .out = tensor(any_type(), rows, 1, outputs, 0, 1),
     .rounded = &rounded};

@@ -58,7 +58,7 @@ extension Executor {
 
   private func round(_ rows: inout gd_cpu_int8_rows) {
     let elements = Double(rows.rows) * Double(rows.columns)
-    let items = rows.turned == nil ? rows.rows : (rows.groups &+ 1) / 2
+    let items = gd_cpu_int8_rows_items(&rows)
     launch(kernels.int8_rows, &rows, cut(items, parts: parts(nanoseconds: elements * (rows.turned == nil ? 0.25 : 0.5))))
   }
 }

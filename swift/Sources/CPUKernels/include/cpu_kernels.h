@@ -160,6 +160,7 @@ gd_cpu_int8_form gd_cpu_int8_form_of(uint32_t format);
 /* Bytes from a rounded row to the next. */
 int64_t gd_cpu_int8_stride(int64_t columns, gd_cpu_int8_form form);
 
+enum { GD_CPU_INT8_TOGETHER = 64 };
 /* Rows of x as signed bytes in groups, [rows, stride], and of each group its scale, the sum of its numbers times that, and what an
  * integer product begins with: [rows, groups]. stride is gd_cpu_int8_stride, whose bytes after the columns are zeros, and 15 more
  * elements follow those of the last group. An item is a row: head r mod ranks of token r / ranks of x. */
@@ -172,8 +173,8 @@ typedef struct gd_cpu_int8_rows {
   float *scales, *sums;
   int32_t *starts;
   int64_t shared; /* so many neighbouring places of gd_cpu_linear have one row here */
-  /* NULL, or memory of int8_turned_bytes for the same rows in the order in which the kernels of `format` take several rows. An
-   * item is two groups of all rows then. */
+  /* NULL, or memory of int8_turned_bytes for the same rows in the order in which the kernels of `format` take several rows.
+   * Then an item is two groups of all rows, or of more than GD_CPU_INT8_TOGETHER rows eight of them. */
   uint8_t *turned;
   uint32_t format;
 } gd_cpu_int8_rows;
@@ -306,6 +307,7 @@ int64_t gd_cpu_causal_conv1d_items(const gd_cpu_causal_conv1d *op);
 int64_t gd_cpu_gated_rms_norm_items(const gd_cpu_gated_rms_norm *op);
 int64_t gd_cpu_gated_delta_step_items(const gd_cpu_gated_delta_step *op);
 int64_t gd_cpu_linear_items(const gd_cpu_linear *op);
+int64_t gd_cpu_int8_rows_items(const gd_cpu_int8_rows *op);
 /* The number of panels of x, each of which `linear` multiplies by all items; the rows of each panel but the last. */
 int64_t gd_cpu_linear_panels(const gd_cpu_linear *op);
 int64_t gd_cpu_linear_panel_rows(const gd_cpu_linear *op);

@@ -52,8 +52,9 @@ void GD_INT8(rows)(const void *params, int64_t begin, int64_t end, void *scratch
   gd_cpu_int8_avx512vnni_rows(&own, begin, end, scratch, stop);
 #else
   (void)scratch;
-  if (op->turned == NULL) {
-    for (int64_t row = begin; row < end && !gd_cpu_stopped(stop); row++) int8_row(op, row, 0, op->columns);
+  if (op->turned == NULL || op->rows > GD_CPU_INT8_TOGETHER) {
+    const int64_t each = op->turned == NULL ? 1 : 8;
+    for (int64_t row = each * begin; row < least(each * end, op->rows) && !gd_cpu_stopped(stop); row++) int8_row(op, row, 0, op->columns);
   } else {
     const int64_t pair = 2 * op->form.group;
     for (int64_t row = 0; row < op->rows && !gd_cpu_stopped(stop); row++) int8_row(op, row, begin * pair, least(end * pair, op->columns));

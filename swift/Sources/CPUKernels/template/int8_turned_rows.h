@@ -73,10 +73,14 @@ static int64_t int8_turned_bytes(uint32_t format, int64_t rows, int64_t columns)
   if (rows == 2 && (is_large || bytes > 32 << 10)) return 0;
   return 2 * of_part <= INT8_SPAN_GROUPS * int8_set_bytes(form->block.group) ? bytes : 0;
 }
+/* Items begin .. end - 1 of gd_cpu_int8_rows. */
 static void int8_turn(const gd_cpu_int8_rows *x, int64_t begin, int64_t end) {
   gd_cpu_linear op = {.rows = x->rows, .rounded = x};
   const int8_turned_form *form = int8_turned_of(x->format);
-  if (form != NULL) int8_turned_x(&op, 0, x->rows, x->turned, begin, end, form->block);
+  if (form == NULL) return;
+  if (x->rows <= GD_CPU_INT8_TOGETHER) return int8_turned_x(&op, 0, x->rows, x->turned, begin, end, form->block);
+  int64_t first = begin * INT8_TURNED_ROWS, rows = least(end * INT8_TURNED_ROWS, x->rows) - first;
+  int8_turned_x(&op, first, rows, x->turned + begin * int8_turned_part_bytes(x->columns, form->block), 0, (x->groups + 1) / 2, form->block);
 }
 
 /* Takes all whole INT8_OUTPUTS features of several rows; returns the first feature that is left. */

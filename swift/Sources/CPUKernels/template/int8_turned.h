@@ -47,7 +47,7 @@ GD_INLINE vi int8_of_x(const int8_t *from, int64_t bytes) {
   return (vi)_mm512_maskz_loadu_epi8(bytes < 64 ? ((__mmask64)1 << bytes) - 1 : ~(__mmask64)0, from);
 }
 /* Scales, sums and starts of `groups` groups of a set, at most two, of rows of x, after its numbers; zeros for the others. */
-static void int8_turned_x_factors(const int8_x *own, int64_t rows, int64_t groups, uint8_t *to) {
+static __attribute__((noinline)) void int8_turned_x_factors(const int8_x *own, int64_t rows, int64_t groups, uint8_t *to) {
   float *scales = (float *)to, *sums = scales + 16;
   int32_t *starts = (int32_t *)(sums + 16);
   __builtin_memset(to, 0, 192);

@@ -176,7 +176,7 @@ static __attribute__((noinline)) void int8_dots_tail(const uint8_t *from, int64_
  * tenth longer so. Formats of which the code was worth it: a row's set is a line or little more. */
 GD_INLINE int int8_dots_alternate(int8_block form) {
   if (form.is_mlx) return form.group == 64 && !int8_are_bytes(form);
-  return form.type == GGML_Q4_0 || form.type == GGML_Q8_0 || form.type == GGML_Q4_K || form.type == GGML_Q5_K;
+  return form.type == GGML_Q4_0 || form.type == GGML_Q8_0 || form.type == GGML_Q4_K;
 }
 /* Bytes of a row's set. */
 GD_INLINE int int8_dots_bytes_of_set(int8_block form) { return form.groups == 8 ? form.bytes / 4 : 2 * form.bytes; }

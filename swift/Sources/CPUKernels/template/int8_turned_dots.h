@@ -8,7 +8,7 @@
  * pages. It takes the instruction of int8_bits. */
 GD_INLINE int64_t int8_turned_least(int8_block form) {
   if (!gd_cpu_is_wide || !gd_cpu_has_vbmi) return INT64_MAX;
-  if (!gd_cpu_asks_by_pages) return form.is_mlx && int8_has_bytes(form) ? 9 : 7;
+  if (!gd_cpu_asks_by_pages) return int8_is_affine8(form) || form.type == GGML_Q5_K ? 9 : 7;
   if (form.group == 16 || form.type == GGML_Q5_K) return 5;
   if (int8_is_any(form)) return 2;
   return form.group > 32 || int8_are_bytes(form) || int8_dots_span(form) == 1 ? 3 : 5;

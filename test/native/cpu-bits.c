@@ -235,7 +235,7 @@ static void any_int8(void) {
   static float factors[3][1 << 13];
   static _Alignas(64) uint8_t turned[1 << 19];
   int64_t rows = draw(2) ? 1 : 1 + draw(draw(8) ? 20 : 140), outputs = 1 + draw(80), chosen = 1 + draw(3);
-  /* As processors choose. */
+  /* As processors choose, and one choice more. */
   gd_cpu_asks_by_pages = 8 * (int)draw(2);
   gd_cpu_is_wide = (int)draw(2);
   gd_cpu_matrix weight = any_matrix(2 * outputs, 1 + draw(draw(4) ? 300 : 2500));

@@ -67,7 +67,7 @@ extension Executor {
 final class RoundedRows {
   var held = HeldRows()
 
-  /// Bytes that rows take, unless a single one takes more: they are soon read by all threads.
+  /// Bytes that rows take, unless a single one takes more: they are soon read by all threads. The kernels' own order takes as many again, or fewer.
   private static let mostBytes = 8 << 20
 
   private static func bytes(columns: Int, _ form: gd_cpu_int8_form) -> (values: Int, factors: Int) {
@@ -80,7 +80,7 @@ final class RoundedRows {
     return max(1, mostBytes / (values &+ 3 &* factors))
   }
 
-  /// Without x and the format. turned: bytes of rows as the kernels take a few.
+  /// Without x and the format. turned: bytes of rows as the kernels take several.
   func make(rows: Int, columns: Int, _ form: gd_cpu_int8_form, turned: Int = 0) throws(Failure) -> gd_cpu_int8_rows {
     let (values, factors) = RoundedRows.bytes(columns: columns, form)
     // Vectors read beyond the last factors.

@@ -30,7 +30,7 @@ int64_t gd_cpu_linear_items(const gd_cpu_linear *op) { return op->rows == 0 ? 0 
 
 int64_t gd_cpu_int8_rows_items(const gd_cpu_int8_rows *op) {
   if (op->turned == NULL) return op->rows;
-  return op->rows > GD_CPU_INT8_TOGETHER ? blocks_of(op->rows, 8) : blocks_of(op->groups, 2);
+  return op->rows > GD_CPU_INT8_TOGETHER ? blocks_of(op->rows, GD_CPU_INT8_EACH) : blocks_of(op->groups, 2);
 }
 
 void gd_cpu_linears_run(const void *params, int64_t begin, int64_t end, void *scratch, const uint32_t *stop) {

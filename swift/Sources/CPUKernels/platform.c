@@ -90,7 +90,7 @@ __attribute__((constructor)) static void find_properties(void) {
     gd_cpu_asks_by_pages = (version & 0x0fff0ff0) == 0x000c06f0 ? 4 : 8;
     gd_cpu_is_wide = 1;
   } else if (b == signature_AMD_ebx && c == signature_AMD_ecx && d == signature_AMD_edx) {
-    /* Family 26 is Zen 5. Of its models 0x20 to 0x2f and 0x60 to 0x6f, for laptops, units have 256 bits. */
+    /* Family 26 is Zen 5 and later. Of its models 0x20 to 0x2f and 0x60 to 0x6f, for laptops, units have 256 bits. */
     unsigned family = (version >> 8 & 0xf) + (version >> 20 & 0xff), models = version >> 16 & 0xf;
     gd_cpu_is_wide = family == 26 && models != 2 && models != 6;
   }

@@ -41,8 +41,8 @@ GD_INT8_KERNELS(baseline);
 /* The number of pages of memory that the processor reads faster in turn than one after another: Intel's processors prefetch within a page
  * only. 0 for other processors. Written before any kernel runs. */
 extern __attribute__((visibility("hidden"))) int gd_cpu_asks_by_pages;
-/* Whether its vector units have 512 bits, as those of Intel's processors and of AMD's Zen 5. Then several int8 rows are lanes (int8_turned_dots.h), and numbers for one are
- * asked for into the first cache. Written as early. */
+/* Whether its vector units have 512 bits, if it has AVX-512: on Intel's processors, and on most of AMD's from Zen 5 on. Then several int8 rows are lanes with VBMI
+ * (int8_turned_dots.h), and numbers of small blocks for one row are asked for into the first cache. Written as early. */
 extern __attribute__((visibility("hidden"))) int gd_cpu_is_wide;
 /* Whether it has AVX-512 VBMI and GFNI, which kernels of int8 use besides their set's instructions. Written as early. */
 extern __attribute__((visibility("hidden"))) int gd_cpu_has_vbmi;

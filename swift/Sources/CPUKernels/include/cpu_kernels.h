@@ -160,7 +160,7 @@ gd_cpu_int8_form gd_cpu_int8_form_of(uint32_t format);
 /* Bytes from a rounded row to the next. */
 int64_t gd_cpu_int8_stride(int64_t columns, gd_cpu_int8_form form);
 
-enum { GD_CPU_INT8_TOGETHER = 64 };
+enum { GD_CPU_INT8_TOGETHER = 64, GD_CPU_INT8_EACH = 8 };
 /* Rows of x as signed bytes in groups, [rows, stride], and of each group its scale, the sum of its numbers times that, and what an
  * integer product begins with: [rows, groups]. stride is gd_cpu_int8_stride, whose bytes after the columns are zeros, and 15 more
  * elements follow those of the last group. An item is a row: head r mod ranks of token r / ranks of x. */
@@ -174,7 +174,7 @@ typedef struct gd_cpu_int8_rows {
   int32_t *starts;
   int64_t shared; /* so many neighbouring places of gd_cpu_linear have one row here */
   /* NULL, or memory of int8_turned_bytes for the same rows in the order in which the kernels of `format` take several rows.
-   * Then an item is two groups of all rows, or of more than GD_CPU_INT8_TOGETHER rows eight of them. */
+   * Then an item is two groups of all rows, or of more than GD_CPU_INT8_TOGETHER rows GD_CPU_INT8_EACH. */
   uint8_t *turned;
   uint32_t format;
 } gd_cpu_int8_rows;
@@ -381,8 +381,8 @@ const char *gd_cpu_isa_name(int32_t index);
 const gd_cpu_kernels *gd_cpu_kernels_named(const char *name);
 const gd_cpu_kernels *gd_cpu_kernels_best(void);
 
-/* How many pages of memory kernels ask for in turn: 0, 4 or 8; the processor's own choice unless it is set before any kernel runs. It also decides from how many
- * int8 rows on rows are lanes, and how exact rows of 8 bits are unpacked. No result bit depends on it. Returns 0 for another number. */
+/* How many pages of memory kernels ask for in turn: 0, 4 or 8; the processor's own choice unless it is set before any kernel runs. It also decides how many
+ * int8 rows are lanes, at least and at most, and how exact rows of 8 bits are unpacked. No result bit depends on it. Returns 0 for another number. */
 int gd_cpu_ask_by_pages(int32_t pages);
 /* Whether kernels of int8 are those for vector units of 512 bits: 0 or 1, with the same default, and the same bits. Returns 0 for another number. */
 int gd_cpu_take_as_wide(int32_t wide);

@@ -53,7 +53,7 @@ void GD_INT8(rows)(const void *params, int64_t begin, int64_t end, void *scratch
 #else
   (void)scratch;
   if (op->turned == NULL || op->rows > GD_CPU_INT8_TOGETHER) {
-    const int64_t each = op->turned == NULL ? 1 : 8;
+    const int64_t each = op->turned == NULL ? 1 : GD_CPU_INT8_EACH;
     for (int64_t row = each * begin; row < least(each * end, op->rows) && !gd_cpu_stopped(stop); row++) int8_row(op, row, 0, op->columns);
   } else {
     const int64_t pair = 2 * op->form.group;
@@ -61,7 +61,7 @@ void GD_INT8(rows)(const void *params, int64_t begin, int64_t end, void *scratch
   }
 #endif
 #if defined(GD_DOT_AVX512VNNI)
-  if (op->turned != NULL) int8_turn(op, begin, end);
+  if (op->turned != NULL) int8_turn(op, begin, end, stop);
 #endif
 }
 

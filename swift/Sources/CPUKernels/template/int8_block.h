@@ -57,7 +57,12 @@ GD_INLINE int int8_has_bytes(int8_block form) { return form.groups == 1 && form.
 
 /* Whether numbers for one row are asked for into the first cache: FETCH_NEAR bytes ahead, or INT8_NEAR where nothing is asked for into the second one. */
 enum { INT8_NEAR = 7168 };
-GD_INLINE int int8_asks_near(int8_block form) { return gd_cpu_asks_by_pages || (GD_WIDTH == 16 && gd_cpu_is_wide && form.groups == 1); }
+GD_INLINE int int8_asks_near(int8_block form) {
+#if defined(GD_DOT_AVX512VNNI)
+  if (gd_cpu_is_wide && form.groups == 1) return 1;
+#endif
+  return (void)form, gd_cpu_asks_by_pages;
+}
 /* The largest number. */
 GD_INLINE int int8_most(int8_block form) { return int8_is_affine8(form) ? 255 : int8_ggml_most(form.type); }
 GD_INLINE int int8_block_is_small(int8_block form) { return int8_most(form) < 128; }

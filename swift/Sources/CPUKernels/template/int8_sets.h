@@ -82,9 +82,10 @@ GD_INLINE int int8_turned_takes_more(void) { return 0; }
 
 /* Puts sets begin .. end - 1 of rows of x from `first` on into the order of tiles. */
 static __attribute__((noinline)) void int8_turned_x(
-  const gd_cpu_linear *op, int64_t first, int64_t rows, uint8_t *to, int64_t begin, int64_t end, int8_block form
+  const gd_cpu_linear *op, int64_t first, int64_t rows, uint8_t *to, int64_t begin, int64_t end, int8_block form, const uint32_t *stop
 ) {
   enum { SLICES = 4 };
+  (void)stop; /* Eight rows at most. */
   int64_t group = form.group, set = 2 * group, slices = int8_slices(form.group), dwords = int8_slice(group) / 4, columns = op->rounded->columns;
   vi places[SLICES];
   for (int k = 0; k < 16 * slices; k++) ((int32_t *)places)[k] = int8_turned_place(k, form);

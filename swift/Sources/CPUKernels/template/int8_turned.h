@@ -1,9 +1,9 @@
-/* A few rows of x where lanes of a vector are eight rows of x and the two groups of columns of a set: an output's sums are a vector, and its two scales go to all
- * rows as they lie. Nothing of the weight is transposed; x is put into its order once a call, or once for several linears (int8_turn). Products are
+/* Several rows of x where lanes of a vector are eight rows of x and the two groups of columns of a set: an output's sums are a vector, and its two scales go to all
+ * rows as they lie. Nothing of the weight is transposed; x is put into its order for each call, or once for several linears (int8_turn). Products are
  * those of AMX (int8_turned_tiles.h) or of AVX-512 VNNI (int8_turned_dots.h). */
 
 /* Rows of x that are lanes, and the most that share a set's numbers. */
-enum { INT8_TURNED_ROWS = 8 };
+enum { INT8_TURNED_ROWS = GD_CPU_INT8_EACH };
 #if defined(GD_DOT_AMX)
 enum { INT8_TURNED_MOST = INT8_TURNED_ROWS };
 #else

@@ -1,4 +1,4 @@
-/* A few rows of x with AVX-512 VNNI, in parts of eight (int8_turned.h). Two dwords of the weight, one of each of a set's groups, go to all lanes by one load; a lane has its
+/* Several rows of x with AVX-512 VNNI, in parts of eight (int8_turned.h). Two dwords of the weight, one of each of a set's groups, go to all lanes by one load; a lane has its
  * row's and group's four columns of x. So a product of 64 bytes is one output's for eight rows, and sixteen outputs are sixteen chains of sums. Numbers
  * of the weight are unpacked so that dwords of both groups alternate, a set ahead, since loads of eight bytes would wait for stores of 64. */
 
@@ -13,7 +13,7 @@ GD_INLINE int64_t int8_turned_least(int8_block form) {
   if (int8_is_any(form)) return 2;
   return form.group > 32 || int8_are_bytes(form) || int8_dots_span(form) == 1 ? 3 : 5;
 }
-/* Whether more than INT8_TURNED_MOST rows are taken, as many at a time; else they go by panels. */
+/* Whether more than int8_turned_most rows are taken, so many at a time; else they go by panels. */
 GD_INLINE int int8_turned_takes_more(void) { return !gd_cpu_asks_by_pages; }
 /* Pairs of dwords that are multiplied at a time: as many vectors of x fit the registers with sixteen sums. Of a group of 32 half of them: eight rows are unpacked
  * after each half, or some after each pair. */
@@ -71,10 +71,10 @@ static void int8_turned_part(const gd_cpu_linear *op, int64_t row, int64_t rows,
 }
 /* The same of rows from `first` on. */
 static __attribute__((noinline)) void int8_turned_x(
-  const gd_cpu_linear *op, int64_t first, int64_t rows, uint8_t *to, int64_t begin, int64_t end, int8_block form
+  const gd_cpu_linear *op, int64_t first, int64_t rows, uint8_t *to, int64_t begin, int64_t end, int8_block form, const uint32_t *stop
 ) {
   int64_t set = 2 * form.group, bytes = (op->rounded->columns + set - 1) / set * int8_set_bytes(form.group);
-  for (int64_t row = 0; row < rows; row += INT8_TURNED_ROWS, to += bytes) {
+  for (int64_t row = 0; row < rows && !gd_cpu_stopped(stop); row += INT8_TURNED_ROWS, to += bytes) {
     int8_turned_part(op, first + row, least(INT8_TURNED_ROWS, rows - row), to, begin, end, form);
   }
 }

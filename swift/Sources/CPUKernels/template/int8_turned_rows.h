@@ -74,13 +74,13 @@ static int64_t int8_turned_bytes(uint32_t format, int64_t rows, int64_t columns)
   return 2 * of_part <= INT8_SPAN_GROUPS * int8_set_bytes(form->block.group) ? bytes : 0;
 }
 /* Items begin .. end - 1 of gd_cpu_int8_rows. */
-static void int8_turn(const gd_cpu_int8_rows *x, int64_t begin, int64_t end) {
+static void int8_turn(const gd_cpu_int8_rows *x, int64_t begin, int64_t end, const uint32_t *stop) {
   gd_cpu_linear op = {.rows = x->rows, .rounded = x};
   const int8_turned_form *form = int8_turned_of(x->format);
   if (form == NULL) return;
-  if (x->rows <= GD_CPU_INT8_TOGETHER) return int8_turned_x(&op, 0, x->rows, x->turned, begin, end, form->block);
+  if (x->rows <= GD_CPU_INT8_TOGETHER) return int8_turned_x(&op, 0, x->rows, x->turned, begin, end, form->block, stop);
   int64_t first = begin * INT8_TURNED_ROWS, rows = least(end * INT8_TURNED_ROWS, x->rows) - first;
-  int8_turned_x(&op, first, rows, x->turned + begin * int8_turned_part_bytes(x->columns, form->block), 0, (x->groups + 1) / 2, form->block);
+  int8_turned_x(&op, first, rows, x->turned + begin * int8_turned_part_bytes(x->columns, form->block), 0, (x->groups + 1) / 2, form->block, stop);
 }
 
 /* Takes all whole INT8_OUTPUTS features of several rows; returns the first feature that is left. */
@@ -101,7 +101,7 @@ static int64_t int8_turned_whole(const gd_cpu_linear *op, const int8_memory *mem
   for (; way.row < op->rows; way.row += rows) {
     way.rows = least(rows, op->rows - way.row);
     way.x = op->rounded->turned != NULL ? op->rounded->turned + way.row / INT8_TURNED_ROWS * of_part : own;
-    if (way.x == own) int8_turned_x(op, way.row, way.rows, own, 0, sets, turned->block);
+    if (way.x == own) int8_turned_x(op, way.row, way.rows, own, 0, sets, turned->block, stop);
     _Pragma("clang loop unroll(disable)")
     for (int64_t row = 0; row < way.rows; row++) way.out[row] = linear_element(op, &op->out, way.row + row, 0);
     turned->run(&way, begin, whole, stop);

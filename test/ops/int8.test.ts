@@ -285,7 +285,7 @@ onEachBackend("int8 activations", (backend) => {
 
   test("more rows and columns than are worked on at a time", () => {
     const random = new Random(13);
-    for (const [format, rows, columns, features] of [["affine4-g64", 700, 128, 33], ["q6_k", 3, 40960, 17], ["affine8-g128", 1, 33024, 5], ["q4_0", 3, 17408, 2], ["q4_0", 21, 17408, 17]] as const) {
+    for (const [format, rows, columns, features] of [["affine4-g64", 700, 128, 33], ["q6_k", 3, 40960, 17], ["affine8-g128", 1, 33024, 5], ["q4_0", 3, 17408, 2], ["q4_0", 21, 17408, 17], ["q4_0", 1480, 4096, 17]] as const) {
       const x = numbersOf(random, [rows, columns], "f32");
       const matrices = expertMatrices(random, format, [1, features, columns]);
       const out = run(x, matrices);

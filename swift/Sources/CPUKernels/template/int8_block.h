@@ -63,6 +63,7 @@ GD_INLINE int int8_asks_near(int8_block form) {
 #endif
   return (void)form, gd_cpu_asks_by_pages;
 }
+
 /* The largest number. */
 GD_INLINE int int8_most(int8_block form) { return int8_is_affine8(form) ? 255 : int8_ggml_most(form.type); }
 GD_INLINE int int8_block_is_small(int8_block form) { return int8_most(form) < 128; }

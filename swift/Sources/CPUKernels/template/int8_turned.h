@@ -11,6 +11,8 @@ enum { INT8_TURNED_MOST = 8 * INT8_TURNED_ROWS };
 #endif
 
 GD_INLINE int64_t int8_turned_parts(int64_t rows) { return (rows + INT8_TURNED_ROWS - 1) / INT8_TURNED_ROWS; }
+/* Sets of a row: two groups each. */
+GD_INLINE int64_t int8_turned_sets(int64_t columns, int8_block form) { return (columns + 2 * form.group - 1) / (2 * form.group); }
 
 /* `rows` rows of a call, from `row` on, whose x begins at `x`. stride: scales from an output to the next. */
 typedef struct int8_turned {

@@ -69,11 +69,11 @@ static void int8_turned_part(const gd_cpu_linear *op, int64_t row, int64_t rows,
     }
   }
 }
-/* The same of rows from `first` on. */
+/* The same of all parts of rows from `first` on. */
 static __attribute__((noinline)) void int8_turned_x(
   const gd_cpu_linear *op, int64_t first, int64_t rows, uint8_t *to, int64_t begin, int64_t end, int8_block form, const uint32_t *stop
 ) {
-  int64_t set = 2 * form.group, bytes = (op->rounded->columns + set - 1) / set * int8_set_bytes(form.group);
+  int64_t bytes = int8_turned_sets(op->rounded->columns, form) * int8_set_bytes(form.group);
   for (int64_t row = 0; row < rows && !gd_cpu_stopped(stop); row += INT8_TURNED_ROWS, to += bytes) {
     int8_turned_part(op, first + row, least(INT8_TURNED_ROWS, rows - row), to, begin, end, form);
   }
@@ -323,7 +323,7 @@ GD_INLINE void int8_turned_loop(const int8_turned *way, int64_t begin, int64_t e
         const vi starts = has_offset ? (vi){0} : load_vi(x + int8_set_factors(form.group) + 128);
         GD_UNROLL for (int f = 0; f < INT8_OUTPUTS; f++) sums[f] = starts;
         const int all = (int)form.group / 4, half = form.group == 32 && !int8_in_chunks(form) ? all / 2 : all;
-        if (int8_dots_alternate(form) && alternates && rows.row != NULL && s >= 0) {
+        if (alternates && rows.row != NULL && s >= 0) {
           int8_dots_products(panel, x, 0, all, sums, way, &rows, form);
         } else {
           if (s >= 0) int8_dots_products(panel, x, 0, half, sums, way, NULL, form);

@@ -54,11 +54,7 @@ static const int8_turned_form *int8_turned_of(uint32_t format) {
   }
 }
 
-/* Bytes of INT8_TURNED_ROWS rows of x, and the most rows at a time: fewer than INT8_TURNED_MOST where rows are long. */
-static int64_t int8_turned_part_bytes(int64_t columns, int8_block form) {
-  int64_t set = 2 * form.group;
-  return (columns + set - 1) / set * int8_set_bytes(form.group);
-}
+/* The most rows at a time, with so many bytes of INT8_TURNED_ROWS rows: fewer than INT8_TURNED_MOST where rows are long. */
 static int64_t int8_turned_most(int64_t part_bytes) { return least(INT8_TURNED_MOST, (INT8_PANEL - 64) / part_bytes * INT8_TURNED_ROWS); }
 
 /* See gd_cpu_kernels. For two rows the other kernels are faster in two cases: if x, which is read again for each INT8_OUTPUTS outputs, is too large for the first
@@ -66,12 +62,13 @@ static int64_t int8_turned_most(int64_t part_bytes) { return least(INT8_TURNED_M
 static int64_t int8_turned_bytes(uint32_t format, int64_t rows, int64_t columns) {
   const int8_turned_form *form = int8_turned_of(format);
   if (form == NULL || rows < int8_turned_least(form->block)) return 0;
-  int64_t of_part = int8_turned_part_bytes(columns, form->block), most = int8_turned_most(of_part), bytes = int8_turned_parts(rows) * of_part;
+  int64_t sets = int8_turned_sets(columns, form->block), of_part = sets * int8_set_bytes(form->block.group);
+  int64_t most = int8_turned_most(of_part), bytes = int8_turned_parts(rows) * of_part;
   if (most == 0 || (rows > most && !int8_turned_takes_more())) return 0;
   gd_cpu_matrix matrix = {.format = format};
   int is_large = layout_of(&matrix).elements == 256 && format != GD_CPU_FORMAT_Q4_K;
   if (rows == 2 && (is_large || bytes > 32 << 10)) return 0;
-  return 2 * of_part <= INT8_SPAN_GROUPS * int8_set_bytes(form->block.group) ? bytes : 0;
+  return 2 * sets <= INT8_SPAN_GROUPS ? bytes : 0;
 }
 /* Items begin .. end - 1 of gd_cpu_int8_rows. */
 static void int8_turn(const gd_cpu_int8_rows *x, int64_t begin, int64_t end, const uint32_t *stop) {
@@ -79,8 +76,8 @@ static void int8_turn(const gd_cpu_int8_rows *x, int64_t begin, int64_t end, con
   const int8_turned_form *form = int8_turned_of(x->format);
   if (form == NULL) return;
   if (x->rows <= GD_CPU_INT8_TOGETHER) return int8_turned_x(&op, 0, x->rows, x->turned, begin, end, form->block, stop);
-  int64_t first = begin * INT8_TURNED_ROWS, rows = least(end * INT8_TURNED_ROWS, x->rows) - first;
-  int8_turned_x(&op, first, rows, x->turned + begin * int8_turned_part_bytes(x->columns, form->block), 0, (x->groups + 1) / 2, form->block, stop);
+  int64_t first = begin * INT8_TURNED_ROWS, rows = least(end * INT8_TURNED_ROWS, x->rows) - first, sets = int8_turned_sets(x->columns, form->block);
+  int8_turned_x(&op, first, rows, x->turned + begin * sets * int8_set_bytes(form->block.group), 0, sets, form->block, stop);
 }
 
 /* Takes all whole INT8_OUTPUTS features of several rows; returns the first feature that is left. */
@@ -90,13 +87,13 @@ static int64_t int8_turned_whole(const gd_cpu_linear *op, const int8_memory *mem
   if (whole == begin || int8_turned_bytes(matrix->format, op->rows, columns) == 0) return begin;
   const int8_turned_form *turned = int8_turned_of(matrix->format);
   int8_form form = int8_form_of(matrix);
-  int64_t groups = columns / form.group, sets = (groups + 1) / 2, of_part = int8_turned_part_bytes(columns, turned->block), most = int8_turned_most(of_part);
+  int64_t sets = int8_turned_sets(columns, turned->block), of_part = sets * int8_set_bytes(form.group), most = int8_turned_most(of_part);
   /* As many rows each time, whole parts. */
   int64_t times = (op->rows + most - 1) / most, rows = int8_turned_parts((op->rows + times - 1) / times) * INT8_TURNED_ROWS;
   uint8_t *own = (uint8_t *)(((uintptr_t)memory->x + 63) & ~(uintptr_t)63);
   int8_turned way = {
     .op = op, .form = &form, .end = memory->end, .scales = memory->scales, .columns = columns,
-    .row_bytes = matrix_bytes(matrix, columns), .groups = groups, .sets = sets, .stride = 2 * sets};
+    .row_bytes = matrix_bytes(matrix, columns), .groups = columns / form.group, .sets = sets, .stride = 2 * sets};
   int8_turned_begin(form.group);
   for (; way.row < op->rows; way.row += rows) {
     way.rows = least(rows, op->rows - way.row);

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ggml_library import Ggml
+
 KEY_HEADS, HEADS, DIM = 16, 32, 128
 SCALE = DIM**-0.5
 
@@ -155,59 +157,21 @@ def mlx(threads, data):
 
 
 def ggml(threads, data, folder):
-    flags = ctypes.RTLD_GLOBAL
-    base = ctypes.CDLL(str(Path(folder) / "libggml-base.so"), flags)
-    cpu = ctypes.CDLL(str(Path(folder) / "libggml-cpu.so"), flags)
-
-    class Init(ctypes.Structure):
-        _fields_ = [("size", ctypes.c_size_t), ("buffer", ctypes.c_void_p), ("no_alloc", ctypes.c_bool)]
-
-    class Pool(ctypes.Structure):
-        _fields_ = [("mask", ctypes.c_bool * 512), ("threads", ctypes.c_int), ("priority", ctypes.c_int),
-                    ("poll", ctypes.c_uint32), ("strict", ctypes.c_bool), ("paused", ctypes.c_bool)]
-
-    pointer, i64 = ctypes.c_void_p, ctypes.c_int64
-    for library, name, result, arguments in [
-        (base, "ggml_init", pointer, [Init]), (base, "ggml_version", ctypes.c_char_p, []), (base, "ggml_commit", ctypes.c_char_p, []),
-        (base, "ggml_new_tensor_4d", pointer, [pointer, ctypes.c_int, i64, i64, i64, i64]),
-        (base, "ggml_get_data", pointer, [pointer]), (base, "ggml_new_graph", pointer, [pointer]),
-        (base, "ggml_build_forward_expand", None, [pointer, pointer]),
-        (base, "ggml_gated_delta_net", pointer, [pointer] * 7 + [i64]),
-        (base, "ggml_threadpool_params_default", Pool, [ctypes.c_int]),
-        (cpu, "ggml_threadpool_new", pointer, [ctypes.POINTER(Pool)]), (cpu, "ggml_backend_cpu_init", pointer, []),
-        (cpu, "ggml_backend_cpu_set_n_threads", None, [pointer, ctypes.c_int]),
-        (cpu, "ggml_backend_cpu_set_threadpool", None, [pointer, pointer]),
-        (base, "ggml_backend_graph_compute", ctypes.c_int, [pointer, pointer]),
-    ]:
-        function = getattr(library, name)
-        function.restype, function.argtypes = result, arguments
-    backend = cpu.ggml_backend_cpu_init()
-    cpu.ggml_backend_cpu_set_n_threads(backend, threads)
-    options = base.ggml_threadpool_params_default(threads)
-    cpu.ggml_backend_cpu_set_threadpool(backend, cpu.ggml_threadpool_new(ctypes.byref(options)))
+    library = Ggml(folder, threads)
+    base = library.base
 
     def prepare(tokens):
-        context = base.ggml_init(Init(size=(64 << 20) + tokens * 80 * 1024, buffer=None, no_alloc=False))
-
-        def tensor(array, *dims):
-            made = base.ggml_new_tensor_4d(context, 0, *dims)
-            array = np.ascontiguousarray(array)
-            ctypes.memmove(base.ggml_get_data(made), array.ctypes.data, array.nbytes)
-            return made
-
-        keys = [tensor(data[name][:tokens], DIM, KEY_HEADS, tokens, 1) for name in ("query", "key")]
-        value = tensor(data["value"][:tokens], DIM, HEADS, tokens, 1)
-        gates = [tensor(data[name][:tokens], 1, HEADS, tokens, 1) for name in ("gate", "beta")]
-        state = tensor(data["state"], DIM, DIM, HEADS, 1)
-        result = base.ggml_gated_delta_net(context, *keys, value, *gates, state, 1)
-        graph = base.ggml_new_graph(context)
-        base.ggml_build_forward_expand(graph, result)
+        context = library.context((64 << 20) + tokens * 80 * 1024)
+        tensor = lambda name, *dims: library.tensor(context, np.ascontiguousarray(data[name] if name == "state" else data[name][:tokens]), *dims)
+        keys = [tensor(name, DIM, KEY_HEADS, tokens) for name in ("query", "key")]
+        gates = [tensor(name, 1, HEADS, tokens) for name in ("gate", "beta")]
+        result = base.ggml_gated_delta_net(context, *keys, tensor("value", DIM, HEADS, tokens), *gates, tensor("state", DIM, DIM, HEADS), 1)
+        graph = library.graph(context, result)
         out = np.ctypeslib.as_array(
             ctypes.cast(base.ggml_get_data(result), ctypes.POINTER(ctypes.c_float)), (tokens, HEADS, DIM))
-        return lambda: base.ggml_backend_graph_compute(backend, graph), lambda: out
+        return lambda: library.compute(graph), lambda: out
 
-    version = f"ggml {base.ggml_version().decode()} ({base.ggml_commit().decode()}), gated_delta_net"
-    return version, prepare
+    return f"{library.version}, gated_delta_net", prepare
 
 
 def main():

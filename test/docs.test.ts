@@ -172,30 +172,30 @@ describe("the site's guides", () => {
 
   test("quote numbers of bench/ as they stand there", async () => {
     const { table } = (await import("../docs/plots.mjs" as string)) as { table(text: string, head: string): Record<string, string>[] };
-    const measured = new Map(table(readFileSync(join(root, "bench/RESULTS.md"), "utf8"), "| work | ours | at best |").map((row) => [row["work"]!, row]));
+    const bench = (name: string) => readFileSync(join(root, "bench", name), "utf8");
+    const measured = new Map(table(bench("RESULTS.md"), "| work | ours | graph |").map((row) => [row["work"]!, row]));
     const rows = table(textOf("why.md"), "| work | llama.cpp's graph |");
     const names = ["decode B = 1, cold", "decode B = 8, cold", "prefill T = 512", "conv prefill + SiLU T = 512"];
     expect(rows.length).toBe(names.length);
     for (const [i, name] of names.entries()) {
-      const { "chain ÷ ours": chain, "op ÷ ours": op, "in place ÷ ours": place } = measured.get(name)!;
-      expect(Object.values(rows[i]!).slice(1)).toEqual([chain!, op!, place!.replace("–", "")]);
+      const { "graph ÷ ours": graph, "op ÷ ours": op } = measured.get(name)!;
+      expect(Object.values(rows[i]!).slice(1)).toEqual([graph!, op!]);
     }
+    const medians = (row: Record<string, string>) => Object.entries(row).map(([head, cell]) => [head, cell.replace(/ \(.*/, "")]);
+    expect(table(textOf("why.md"), "| weights | 1 row, exact |").map(medians)).toEqual(table(bench("linear.md"), "| weights | 1 row, exact |").map(medians));
     const times = (row: Record<string, string>) => Object.entries(row).filter(([head]) => /^(?:T = )?(?:512|2048)/.test(head)).map(([, cell]) => cell);
-    const peers = new Map(table(readFileSync(join(root, "bench/RESULTS.md"), "utf8"), "| | T = 1, 1 thread |").map((row) => [row[""]!, times(row)]));
+    const peers = new Map(table(bench("RESULTS.md"), "| | T = 1, 1 thread |").map((row) => [row[""]!, times(row)]));
     const order = ["chunked", "recurrent", "ONNX Runtime", "ggml, the op", "torch, chunked", "torch, recurrent", "mlx"];
     expect(table(textOf("why.md"), "| | 512 tokens, 1 thread |").map(times)).toEqual(order.map((name) => peers.get(name)!));
-    const model = readFileSync(join(root, "bench/model.md"), "utf8");
-    const whole = table(textOf("speed.md"), "| | threads | median |");
-    const recorded = table(model, "| | threads | median |");
-    expect(whole.map(({ threads, median, best }) => [threads, median, best])).toEqual(recorded.map(({ threads, median, best }) => [threads, median, best]));
-    const compared = new Map(table(model, "| | exact, folder | exact, Q4_0 |").map((row) => [row[""]!.replace(/, 2 rounds$/, ""), row]));
-    for (const row of table(textOf("why.md"), "| | exact | int8 | llama.cpp")) {
-      const of = compared.get(row[""]!.replace(/ tokens$/, ""))!;
-      const medians = ["exact, Q4_0", "int8, Q4_0", "llama.cpp, Q4_0", "ik_llama.cpp, Q4_0"].map((head) => of[head]!.split(", ")[1]!);
-      expect(Object.values(row).slice(1)).toEqual(medians);
-    }
+    const model = bench("model.md");
+    // The pages leave out what is bold, links and marks.
+    const plain = (text: string) => text.replace(/\*\*| †|\[([^\]]+)\]\([^)]+\)/g, "$1");
+    const recorded = table(plain(model), "| | target |").map(({ target: _, noisy: __, ...row }) => row);
+    const of = (row: Record<string, string>) => row[""]!.includes("llama.cpp");
+    expect(table(textOf("why.md"), "| | Zen 4 | Zen 5 |")).toEqual(recorded.filter(of));
+    expect(table(textOf("speed.md"), "| | Zen 4 | Zen 5 |")).toEqual(recorded.filter((row) => !of(row)));
     expect(model.replace(/\s+/g, " ")).toContain("16 to 22 s a token");
-    const gpu = new Map(table(readFileSync(join(root, "bench/gpu.md"), "utf8"), "| case | µs |").map((row) => [row["case"]!, Number(row["µs"])]));
+    const gpu = new Map(table(bench("gpu.md"), "| case | µs |").map((row) => [row["case"]!, Number(row["µs"])]));
     const [, ...later] = /take\s+([\d.]+), ([\d.]+) and ([\d.]+) µs for decode,\s+and ([\d.]+)\s+and ([\d.]+) µs for prefill/.exec(textOf("why.md"))!;
     for (const [i, name] of ["decode/B1", "decode/B8", "decode/B64", "prefill/B1/T512", "prefill/B1/T2048"].entries()) {
       expect([name, Math.abs(Number(later[i]) / gpu.get(name)! - 1) < 0.01]).toEqual([name, true]);

@@ -5,8 +5,9 @@ import { accepts } from "../../lib/model/constraints/automaton.ts";
 import { constraintOf } from "../../lib/model/constraints/constraint-grammar.ts";
 import type { AnswerContext } from "../../lib/model/constraints/constraint-grammar.ts";
 import { MatcherWorker } from "../../lib/model/constraints/matcher-worker.ts";
-import { Matchers } from "../../lib/model/constraints/matchers.ts";
+import { libraryPath, Matchers } from "../../lib/model/constraints/matchers.ts";
 import { integersWithin } from "../../lib/model/constraints/number-range.ts";
+import { byteCharacters } from "../../lib/model/text/byte-level.ts";
 import { openDevice, thrownBy } from "../support/devices.ts";
 import { rejection } from "../support/models.ts";
 import { Random } from "../support/random.ts";
@@ -130,6 +131,57 @@ test("a text that is closed before a Worker was free for it is not compiled", as
   } finally {
     ask.mockRestore();
   }
+});
+
+test("a text that is closed while it opens or is asked takes none of the Worker's other texts with it", async () => {
+  using model = await LanguageModel.load(device, tinyModel, { states: 2, pages: 8 });
+  using matchers = new Matchers();
+  const open = (grammar: string) => matchers.open("generate", "grammar", model.text, model.config, grammar);
+  const grammar = 'root ::= "ab"+';
+  // The first opens while the Worker still gets its tokens.
+  const other = await open(grammar);
+  for (let turn = 0; turn < 20; turn++) {
+    const left = await open(turn % 2 ? grammar : `root ::= "${turn}"`);
+    const asked = [left.next([], [])];
+    if (turn % 3 === 0) await asked[0];
+    if (turn % 4 === 0) asked.push(left.next([], []));
+    left.close();
+    expect((await rejection(left.next([], []))).code).toBe("internal");
+    for (const one of asked) expect("masks" in (await one)).toBe(true);
+    expect("masks" in (await other.next([], []))).toBe(true);
+  }
+  other.close();
+});
+
+test("a grammar that a Worker has does not wait for another one's compilation", async () => {
+  using model = await LanguageModel.load(device, tinyModel, { states: 2, pages: 8 });
+  using matchers = new Matchers();
+  const open = (grammar: string) => matchers.open("generate", "grammar", model.text, model.config, grammar);
+  const known = 'root ::= "yes"';
+  const first = await open(known);
+  await first.next([], []);
+  first.close();
+  const slow = await open(grammarOf({ type: "array", items: { type: "integer", maximum: 99 }, maxItems: 400 }));
+  const order: string[] = [];
+  const compiled = slow.next([], []).then(() => order.push("slow"));
+  const second = await open(known);
+  await second.next([], []);
+  order.push("known");
+  await compiled;
+  expect(order).toEqual(["known", "slow"]);
+  second.close();
+  slow.close();
+});
+
+test("a Worker's grammars are bounded: those that were used last are known", async () => {
+  const worker = new MatcherWorker(libraryPath("test"), { vocabSize: 257, ends: [256], textOf: (id) => byteCharacters[id] ?? "" });
+  const grammar = (i: number) => `root ::= "${i}"`;
+  for (let i = 0; i < 40; i++) {
+    const { id } = await worker.ask({ kind: "open", grammar: grammar(i) }, 10_000);
+    worker.close(id);
+  }
+  expect(range(40, (i) => worker.has(grammar(i)))).toEqual(range(40, (i) => i >= 24));
+  worker.end("tested");
 });
 
 test("an answer ends with a typed error when its model is disposed while its grammar is checked, and so does a text that is opened later", async () => {

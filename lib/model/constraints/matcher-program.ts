@@ -11,6 +11,8 @@ export interface MatcherData {
   readonly vocabSize: number;
   /** End tokens, which have no text; they come where a text of the grammar may end. */
   readonly ends: readonly number[];
+  /** How many compiled grammars are kept, without those that open texts use. */
+  readonly mostGrammars: number;
 }
 
 /** A message to the Worker. All but `tokens` have an answer. */
@@ -56,8 +58,7 @@ interface Matcher {
 export function serveMasks(): void {
   const { createRequire } = process.getBuiltinModule("node:module");
   const { parentPort, workerData } = process.getBuiltinModule("node:worker_threads");
-  const { library: path, vocabSize, ends } = workerData as MatcherData;
-  const mostGrammars = 16;
+  const { library: path, vocabSize, ends, mostGrammars } = workerData as MatcherData;
   const said: string[] = [];
   // The library binds these when it is loaded, and writes the reason of a failure to the first.
   console.error = (...parts: unknown[]) => void said.push(parts.join(" "));

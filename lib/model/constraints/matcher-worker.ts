@@ -8,6 +8,9 @@ import type { MatcherAnswer, MatcherData, MatcherRequest } from "./matcher-progr
 /** Tokens in a message. */
 const tokensAtOnce = 4096;
 
+/** Compiled grammars that a Worker keeps although no text uses them. */
+const mostGrammars = 16;
+
 type Asked = Exclude<MatcherRequest, { readonly kind: "tokens" | "close" }>;
 type WithoutId<Request> = Request extends unknown ? Omit<Request, "id"> : never;
 
@@ -26,17 +29,18 @@ export interface MatcherTokens {
 export class MatcherWorker {
   readonly #worker: Worker;
   readonly #waiting = new Map<number, { resolve(answer: MatcherAnswer): void; reject(error: unknown): void }>();
+  /** Grammars that it may have, those used last at the end. */
   readonly #grammars = new Set<string>();
   #ids = 0;
   #open = 0;
-  /** Requests to begin a text that have no answer yet. */
-  #opening = 0;
+  /** Grammars of the requests to begin a text that have no answer yet. */
+  readonly #opening: string[] = [];
   #ended = false;
   readonly #ready: Promise<void>;
 
   /** @param library the path of the library. */
   constructor(library: string, { vocabSize, ends, textOf }: MatcherTokens) {
-    const workerData: MatcherData = { library, vocabSize, ends };
+    const workerData: MatcherData = { library, vocabSize, ends, mostGrammars };
     this.#worker = new Worker(`(${serveMasks})()`, { eval: true, workerData, name: "gated-delta constraints" });
     this.#worker.on("message", (answer: MatcherAnswer) => this.#take(answer));
     this.#worker.on("error", (error: unknown) => this.end(error instanceof Error ? error.message : String(error)));
@@ -52,16 +56,21 @@ export class MatcherWorker {
 
   /** Whether it may be compiling: what it is asked meanwhile waits. */
   get compiling(): boolean {
-    return this.#opening > 0;
+    return this.#opening.length > 0;
   }
 
   get ended(): boolean {
     return this.#ended;
   }
 
-  /** Whether it has compiled a grammar, or is about to. */
+  /** Whether it has compiled a grammar, and kept it as far as known: the Worker drops unused ones. */
   has(grammar: string): boolean {
     return this.#grammars.has(grammar);
+  }
+
+  /** Whether it compiles a grammar now, or is about to. */
+  compiles(grammar: string): boolean {
+    return this.#opening.includes(grammar);
   }
 
   /**
@@ -71,15 +80,20 @@ export class MatcherWorker {
    * @throws {MatcherFailure}
    */
   async ask(request: WithoutId<Asked>, limit: number): Promise<MatcherAnswer> {
-    if (request.kind === "open") {
-      this.#grammars.add(request.grammar);
-      this.#open++;
-      this.#opening++;
+    if (request.kind !== "open") return this.#answer(request, limit);
+    const { grammar } = request;
+    this.#open++;
+    this.#opening.push(grammar);
+    this.#grammars.delete(grammar);
+    this.#grammars.add(grammar);
+    for (const oldest of this.#grammars) {
+      if (this.#grammars.size <= mostGrammars) break;
+      this.#grammars.delete(oldest);
     }
     try {
       return await this.#answer(request, limit);
     } finally {
-      if (request.kind === "open") this.#opening--;
+      this.#opening.splice(this.#opening.indexOf(grammar), 1);
     }
   }
 

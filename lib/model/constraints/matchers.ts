@@ -72,13 +72,20 @@ export class Matchers implements Disposable {
     this.#waiting.push(opening);
     this.#begin(library, vocabulary);
     let closed = false;
+    /** Ends with the last question: the Worker forgets a closed text, and must not be asked about it. */
+    let asked: Promise<unknown> = opened;
     return {
       next: async (tokens, guesses) => {
-        const { worker, matcher } = await opened;
-        const limit = worker.compiling ? compileLimit + answerLimit : answerLimit;
-        const answer = await worker.ask({ kind: "next", matcher, tokens, guesses }, limit).catch((cause: unknown) => {
-          throw failedError(op, cause);
+        if (closed) throw failedError(op, "the text is closed");
+        const answering = opened.then(({ worker, matcher }) => {
+          const limit = worker.compiling ? compileLimit + answerLimit : answerLimit;
+          return worker.ask({ kind: "next", matcher, tokens, guesses }, limit).catch((cause: unknown) => {
+            this.#alive(op);
+            throw failedError(op, cause);
+          });
         });
+        asked = Promise.allSettled([asked, answering]);
+        const answer = await answering;
         if (answer.kind === "unfit") return { unfit: answer.index };
         if (answer.kind === "masks") return { masks: answer.masks };
         throw failedError(op, answer.kind);
@@ -88,7 +95,8 @@ export class Matchers implements Disposable {
         closed = true;
         const place = this.#waiting.indexOf(opening);
         if (place < 0) {
-          opened.then(({ worker, matcher }) => worker.close(matcher), () => {});
+          const close = () => opened.then(({ worker, matcher }) => worker.close(matcher));
+          asked.then(close).catch(() => {});
           return;
         }
         // Its compilation has not begun, and no text waits for it any more.
@@ -140,19 +148,20 @@ export class Matchers implements Disposable {
   }
 
   /**
-   * The Worker for a grammar: one that has it, one that nothing uses, a new one, or else, of those that do not compile, the one with the fewest
-   * texts; none if all compile.
+   * The Worker for a grammar: one that has it and compiles nothing, one that compiles it, one that nothing uses, a new one, or else, of those that do not
+   * compile, the one with the fewest texts; none if all compile.
    */
   #worker(library: string, tokens: MatcherTokens, grammar: string): MatcherWorker | undefined {
     const alive = this.#workers.filter((worker) => !worker.ended);
-    const found = alive.find((worker) => worker.has(grammar)) ?? alive.find((worker) => worker.open === 0);
+    const free = alive.filter((worker) => !worker.compiling);
+    const found = free.find((worker) => worker.has(grammar)) ?? alive.find((worker) => worker.compiles(grammar)) ?? free.find((worker) => worker.open === 0);
     if (found !== undefined) return found;
     if (alive.length < mostWorkers) {
       const made = new MatcherWorker(library, tokens);
       this.#workers.splice(0, Infinity, ...alive, made);
       return made;
     }
-    return alive.filter((worker) => !worker.compiling).sort((one, other) => one.open - other.open)[0];
+    return free.sort((one, other) => one.open - other.open)[0];
   }
 
   [Symbol.dispose](): void {

@@ -23,8 +23,9 @@ export interface AiModelOptions {
 /**
  * Options of a call as `providerOptions: { gatedDelta: … }`: settings of a generation that the SDK has no names for, such as `minP`,
  * `repetitionPenalty`, `logitBias`, `maxReasoningTokens`, `grammar` and `regex`. The SDK's own settings come first where both are given.
+ * Its answers have no probabilities, so there is no `logprobs`.
  */
-export interface AiProviderOptions extends Omit<GenerateOptions, "signal" | "onProgress" | "processors" | "regex"> {
+export interface AiProviderOptions extends Omit<GenerateOptions, "signal" | "onProgress" | "processors" | "regex" | "logprobs" | "topLogprobs"> {
   /** The whole answer matches this regular expression, as {@link GenerateOptions.regex}. @default none */
   readonly regex?: string | undefined;
   /** A salt for this call instead of the model's. @default {@link AiModelOptions.salt} */

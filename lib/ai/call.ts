@@ -2,7 +2,9 @@
 import type { LanguageModelV4CallOptions, SharedV4Warning } from "@ai-sdk/provider";
 import { invalid } from "../arguments/checks.ts";
 import { reading } from "../arguments/reading.ts";
+import { isSignal } from "../arguments/signals.ts";
 import { isRecord } from "../checkpoint/json.ts";
+import { UnsupportedError, describe } from "../errors.ts";
 import type { ConstraintOptions } from "../model/constraints/constraint-grammar.ts";
 import type { GenerateOptions } from "../model/session/session-options.ts";
 import type { AnswerRequest } from "../server/answer-request.ts";
@@ -35,6 +37,7 @@ export function readCall(op: string, call: LanguageModelV4CallOptions): Call {
 
 function read(op: string, call: LanguageModelV4CallOptions): Call {
   for (const name of ["maxOutputTokens", "seed"] as const) if (call[name] != null && typeof call[name] !== "number") throw invalid(op, name, "a number", call[name]);
+  if (call.abortSignal != null && !isSignal(call.abortSignal)) throw invalid(op, "abortSignal", "an AbortSignal", call.abortSignal);
   const warnings: SharedV4Warning[] = [];
   const { salt, variables, ...own } = ownOf(op, call.providerOptions?.[ownOptions]);
   const tools = toolsOf(op, call.tools, warnings);
@@ -67,6 +70,9 @@ interface OwnOptions extends GenerateOptions {
   readonly variables?: Readonly<Record<string, unknown>>;
 }
 
+/** Options that are computed with before the session checks them. */
+const numbers = ["maxTokens", "minTokens", "maxReasoningTokens", "seed"] as const;
+
 /** The options of a call that are this library's. Those of a generation are checked by the session. */
 function ownOf(op: string, value: unknown = {}): OwnOptions {
   const at = `providerOptions.${ownOptions}`;
@@ -75,6 +81,11 @@ function ownOf(op: string, value: unknown = {}): OwnOptions {
   if (salt !== undefined && typeof salt !== "string") throw invalid(op, `${at}.salt`, "a text", salt);
   if (variables !== undefined && !isRecord(variables)) throw invalid(op, `${at}.variables`, "an object of values for the chat template", variables);
   for (const [name, one] of Object.entries({ signal, onProgress, processors })) if (one !== undefined) throw invalid(op, `${at}.${name}`, "values of JSON alone", one);
+  for (const name of ["logprobs", "topLogprobs"] as const) {
+    const one = value[name];
+    if (one) throw new UnsupportedError({ op, argument: `${at}.${name}`, expected: "none: the SDK's answers have no probabilities", received: describe(one) });
+  }
+  for (const name of numbers) if (value[name] !== undefined && typeof value[name] !== "number") throw invalid(op, `${at}.${name}`, "a number", value[name]);
   return value as OwnOptions;
 }
 
@@ -93,8 +104,15 @@ function toolsOf(op: string, given: LanguageModelV4CallOptions["tools"], warning
   });
 }
 
+/** The types of choices among tools. */
+const choices: readonly string[] = ["auto", "none", "required", "tool"];
+
 function constraintOf(op: string, { responseFormat: format, toolChoice: choice = { type: "auto" } }: LanguageModelV4CallOptions, tools: boolean): ConstraintOptions {
   if (!isRecord(choice)) throw invalid(op, "toolChoice", "an object with a type", choice);
+  const { type } = choice;
+  if (!choices.includes(type)) throw invalid(op, "toolChoice.type", choices.map((one) => JSON.stringify(one)).join(" | "), type);
+  if (!tools && (type === "required" || type === "tool")) throw invalid(op, "toolChoice.type", '"auto" or "none" where no tool is a function', type);
+  if (type === "tool" && typeof choice.toolName !== "string") throw invalid(op, "toolChoice.toolName", "the name of a tool", choice.toolName);
   const schema = format?.type === "json" ? format.schema ?? { type: "object" } : undefined;
-  return constraintOptions(schema, choice.type === "tool" ? { name: choice.toolName } : choice.type, tools);
+  return constraintOptions(schema, type === "tool" ? { name: choice.toolName } : type, tools);
 }

@@ -20,23 +20,35 @@ export function messagesOf(op: string, prompt: LanguageModelV4Prompt): ChatMessa
     const at = `prompt[${i}].content`;
     switch (message.role) {
       case "system":
-        return [{ role: "system", content: message.content }];
+        return [{ role: "system", content: textOf(op, message.content, at) }];
       case "user":
-        return [{ role: "user", content: message.content.map((part, j) => (part.type === "text" ? part.text : textOfFile(op, part, `${at}[${j}]`))).join("") }];
+        return [{ role: "user", content: partsOf(op, message.content, at).map((part, j) => (part.type === "text" ? textOf(op, part.text, `${at}[${j}].text`) : textOfFile(op, part, `${at}[${j}]`))).join("") }];
       case "assistant":
         return [assistantOf(op, message, at)];
       case "tool":
         // Answers to questions whether a provider may run a tool: none runs here.
-        return message.content.flatMap((part, j) => (part.type === "tool-result" ? [resultOf(op, part, `${at}[${j}]`)] : []));
+        return partsOf(op, message.content, at).flatMap((part, j) => (part.type === "tool-result" ? [resultOf(op, part, `${at}[${j}]`)] : []));
       default:
         throw invalid(op, `prompt[${i}].role`, '"system", "user", "assistant" or "tool"', (message as { readonly role: unknown }).role);
     }
   });
 }
 
+function textOf(op: string, value: unknown, at: string): string {
+  if (typeof value === "string") return value;
+  throw invalid(op, at, "a text", value);
+}
+
+function partsOf<Part>(op: string, parts: readonly Part[], at: string): readonly Part[] {
+  if (!Array.isArray(parts)) throw invalid(op, at, "an array of parts", parts);
+  for (const [i, part] of parts.entries()) if (!isRecord(part)) throw invalid(op, `${at}[${i}]`, "a part", part);
+  return parts;
+}
+
 /** The text of a text file: given as such, as UTF-8 bytes or in base64. */
 function textOfFile(op: string, { data, mediaType }: Pick<LanguageModelV4FilePart, "data" | "mediaType">, at: string): string {
-  if (data.type === "text") return data.text;
+  if (!isRecord(data)) throw invalid(op, `${at}.data`, "the text or the bytes of a file", data);
+  if (data.type === "text") return textOf(op, data.text, `${at}.data.text`);
   if (!/^text(\/|$)/i.test(mediaType)) throw unsupported(op, at, "text: the model reads text alone", `a file of type ${mediaType}`);
   if (data.type !== "data") throw unsupported(op, `${at}.data`, "the text or the bytes of a file", `a part of type ${data.type}`);
   const bytes = typeof data.data === "string" ? Buffer.from(data.data, "base64") : data.data;
@@ -50,9 +62,9 @@ function textOfFile(op: string, { data, mediaType }: Pick<LanguageModelV4FilePar
 function assistantOf(op: string, { content }: Assistant, at: string): ChatMessage {
   let [text, thoughts] = ["", undefined as string | undefined];
   const calls: object[] = [];
-  for (const [i, part] of content.entries()) {
-    if (part.type === "text") text += part.text;
-    else if (part.type === "reasoning") thoughts = (thoughts ?? "") + part.text;
+  for (const [i, part] of partsOf(op, content, at).entries()) {
+    if (part.type === "text") text += textOf(op, part.text, `${at}[${i}].text`);
+    else if (part.type === "reasoning") thoughts = (thoughts ?? "") + textOf(op, part.text, `${at}[${i}].text`);
     else if (part.type === "file") text += textOfFile(op, part, `${at}[${i}]`);
     else if (part.type === "tool-call") calls.push({ type: "function", id: part.toolCallId, function: { name: part.toolName, arguments: inputOf(op, part.input, `${at}[${i}].input`) } });
     else throw unsupported(op, `${at}[${i}]`, "text, reasoning or a call of a tool", `a part of type ${part.type}`);
@@ -77,21 +89,26 @@ function resultOf(op: string, { toolCallId: id, toolName: name, output }: Langua
 }
 
 function outputText(op: string, output: LanguageModelV4ToolResultPart["output"], at: string): string {
+  if (!isRecord(output)) throw invalid(op, at, "a tool's result with a type", output);
+  const value = `${at}.value`;
   switch (output.type) {
     case "text":
     case "error-text":
-      return output.value;
+      return textOf(op, output.value, value);
     case "json":
     case "error-json":
+      if (output.value === undefined) throw invalid(op, value, "a value of JSON", output.value);
       return stringifyWithDigits(output.value);
     case "execution-denied":
-      return output.reason ?? "The user has not allowed this call.";
+      return textOf(op, output.reason ?? "The user has not allowed this call.", `${at}.reason`);
     case "content":
-      return output.value.map((part, i) => {
-        if (part.type === "text") return part.text;
-        if (part.type === "file") return textOfFile(op, part, `${at}.value[${i}]`);
-        throw unsupported(op, `${at}.value[${i}]`, "text", `a part of type ${part.type}`);
+      return partsOf(op, output.value, value).map((part, i) => {
+        if (part.type === "text") return textOf(op, part.text, `${value}[${i}].text`);
+        if (part.type === "file") return textOfFile(op, part, `${value}[${i}]`);
+        throw unsupported(op, `${value}[${i}]`, "text", `a part of type ${part.type}`);
       }).join("");
+    default:
+      throw invalid(op, `${at}.type`, "a type of the SDK's results of tools", (output as { readonly type: unknown }).type);
   }
 }
 

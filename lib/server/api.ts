@@ -19,6 +19,8 @@ export interface Asked {
   readonly request: AnswerRequest;
   /** Whether the answers are streamed. */
   readonly stream: boolean;
+  /** {@link Api.memberOf}, where it depends on the body. */
+  readonly memberOf?: (argument: string) => string;
   /** The body of a response with whole answers. */
   whole(answers: WholeAnswers): object;
   /** The text of a stream for the next event; may be empty. Called for every event in order. */

@@ -2,14 +2,14 @@
 import { describe } from "../errors.ts";
 import { parseWithDigits } from "../model/text/json-digits.ts";
 import { expectModest } from "./json-nesting.ts";
-import { Problem } from "./problem.ts";
+import { Problem, clientLeft } from "./problem.ts";
 
 /**
  * The JSON of a body.
  *
  * @param most the most bytes.
  * @param positions those of the model, which bound the token ids of a prompt.
- * @throws {Problem} for a body that is too large, compressed, or not JSON, or that nests too deep.
+ * @throws {Problem} for a body that is too large, compressed, or not JSON, or that nests too deep, and if the client leaves.
  */
 export async function readJson(request: Request, most: number, positions: number): Promise<unknown> {
   const encoding = request.headers.get("content-encoding") ?? "identity";
@@ -27,7 +27,9 @@ export async function readJson(request: Request, most: number, positions: number
     }
     text += decoder.decode();
   } catch (cause) {
-    throw cause instanceof Problem ? cause : new Problem("invalid", "the body could not be read as UTF-8", { cause });
+    if (cause instanceof Problem) throw cause;
+    if (request.signal.aborted || (cause instanceof Error && cause.name === "AbortError")) throw clientLeft();
+    throw new Problem("invalid", "the body could not be read as UTF-8", { cause });
   }
   expectModest(text, positions);
   try {
@@ -37,9 +39,25 @@ export async function readJson(request: Request, most: number, positions: number
   }
 }
 
+/** A member of a value that is wrong. */
+interface Issue {
+  readonly path: readonly PropertyKey[];
+  readonly message: string;
+  /** Those of each alternative, where there are some. */
+  readonly errors?: readonly (readonly Issue[])[];
+}
+
 /** A schema of bodies. */
 export interface BodySchema<Body> {
-  safeParse(value: unknown): { readonly success: true; readonly data: Body } | { readonly success: false; readonly error: { readonly issues: readonly { readonly path: readonly PropertyKey[]; readonly message: string }[] } };
+  safeParse(value: unknown): { readonly success: true; readonly data: Body } | { readonly success: false; readonly error: { readonly issues: readonly unknown[] } };
+}
+
+/** The innermost issue: of a text or an array, for one, the array's, if an element of it is wrong. */
+function innermost({ path, message, errors = [] }: Issue): Issue {
+  const inner = errors.length === 2 ? errors.filter((issues) => issues.every((issue) => issue.path.length > 0)) : [];
+  if (inner.length !== 1) return { path, message };
+  const { path: rest, message: why } = innermost(inner[0]![0]!);
+  return { path: [...path, ...rest], message: why };
 }
 
 /**
@@ -50,7 +68,7 @@ export interface BodySchema<Body> {
 export function checked<Body>(schema: BodySchema<Body>, body: unknown): Body {
   const result = schema.safeParse(body);
   if (result.success) return result.data;
-  const { path, message } = result.error.issues[0]!;
+  const { path, message } = innermost(result.error.issues[0] as Issue);
   let value = body;
   for (const key of path) value = (value as Readonly<Record<PropertyKey, unknown>> | undefined)?.[key];
   const member = path.map((key, i) => (typeof key === "number" ? `[${key}]` : `${i === 0 ? "" : "."}${String(key)}`)).join("");

@@ -25,7 +25,7 @@ import { Prefixes } from "./store/prefixes.ts";
  * `GET /health`, `GET /metrics`, and `GET /`, a page to chat with the model. Answers are streamed or whole.
  *
  * Members of a body that are not known are ignored. A request that asks for what is not supported, such as an image, is refused with
- * status 400 in the API's own form, and so is every other failure. When a client leaves, its answer ends.
+ * status 400. Every failure has the API's own form. When a client leaves, its answer ends.
  *
  * @example
  * const handler = createHandler(model, { cache: model.cache({ bytes: 2 ** 30 }) });

@@ -13,7 +13,7 @@ import type { Keys } from "./keys.ts";
 import type { Metrics } from "./metrics.ts";
 import { modelList, modelNamed } from "./model-list.ts";
 import { chatPage } from "./page/page.ts";
-import { Problem, problemOf, statusOf } from "./problem.ts";
+import { Problem, clientLeft, problemOf, statusOf } from "./problem.ts";
 import { answerEvents } from "./run-answer.ts";
 import type { RequestLog, ServerTimeouts } from "./server-options.ts";
 import type { Prefixes } from "./store/prefixes.ts";
@@ -53,6 +53,7 @@ export class Exchange {
   readonly #begun = performance.now();
   /** Ends the work for the request, with the reason. */
   readonly #end = new AbortController();
+  #memberOf: (argument: string) => string;
   #first: number | undefined;
   #counts: TokenCounts | undefined;
   #problem: Problem | undefined;
@@ -63,6 +64,7 @@ export class Exchange {
     this.#id = id;
     this.#request = request;
     this.#path = pathOf(request.url);
+    this.#memberOf = apiOf.get(this.#path)?.memberOf ?? ((argument) => argument);
     this.#server = server as Partial<ServerTimeouts> | undefined;
   }
 
@@ -117,7 +119,8 @@ export class Exchange {
   async #answer(api: AnsweringApi, asked: Asked, salt: string): Promise<Response> {
     const { admission, seconds } = this.#serving;
     const { signal } = this.#request;
-    const left = (): void => this.#end.abort(new Problem("left", "the client has left"));
+    if (asked.memberOf !== undefined) this.#memberOf = asked.memberOf;
+    const left = (): void => this.#end.abort(clientLeft());
     // A long prompt is read, or an answer waits for its turn, without a byte on the connection. (A body has to come without such a pause.)
     this.#server?.timeout?.(this.#request, 0);
     if (signal.aborted) left();
@@ -166,14 +169,14 @@ export class Exchange {
   }
 
   /** The texts of a stream. A failure is the last of them. The request ends when the client has taken them. */
-  async *#texts({ failures, memberOf }: AnsweringApi, asked: Asked, events: AsyncIterable<AnswerEvent>, ended: () => void): AsyncGenerator<string, void, void> {
+  async *#texts({ failures }: AnsweringApi, asked: Asked, events: AsyncIterable<AnswerEvent>, ended: () => void): AsyncGenerator<string, void, void> {
     try {
       for await (const event of events) {
         const text = asked.next(event);
         if (text !== "") yield text;
       }
     } catch (error) {
-      this.#problem = problemOf(error, memberOf);
+      this.#problem = problemOf(error, this.#memberOf);
       yield asked.failed?.(this.#problem) ?? failures.last(this.#problem);
     } finally {
       ended();
@@ -207,7 +210,7 @@ export class Exchange {
   }
 
   #failed(error: unknown): Response {
-    const problem = problemOf(error, apiOf.get(this.#path)?.memberOf);
+    const problem = problemOf(error, this.#memberOf);
     this.#problem = problem;
     const failures = failuresOf(this.#path, this.#request.headers);
     const headers = {
@@ -236,7 +239,8 @@ export class Exchange {
     };
     this.#serving.metrics?.ended(entry);
     try {
-      this.#serving.log?.(entry);
+      const logged: unknown = this.#serving.log?.(entry); // a promise, if it is async
+      Promise.resolve(logged).catch(() => {});
     } catch {
       // A log that fails must not fail a response.
     }

@@ -17,16 +17,16 @@ export class Keys {
   }
 
   /**
-   * The salt of a request.
+   * The salt of a request. Clients that have a setting for each header may send two keys: the first one that is known counts.
    *
-   * @throws {Problem} for a request without a key, or with one that there is not.
+   * @throws {Problem} for a request without a key, or without one that there is.
    */
   saltOf(headers: { get(name: string): string | null }): string {
     if (this.#salts === undefined) return "";
     const bearer = /^Bearer +(\S+)$/i.exec(headers.get("authorization") ?? "")?.[1];
-    const key = bearer ?? headers.get("x-api-key");
-    const salt = key === null ? undefined : this.#salts.get(hash(key));
-    if (salt === undefined) throw new Problem("wrong-key", key === null ? "an API key is missing" : "the API key is not known here", { headers: { "www-authenticate": "Bearer" } });
+    const given = [bearer, headers.get("x-api-key") ?? undefined].filter((key) => key !== undefined);
+    const salt = given.map((key) => this.#salts!.get(hash(key))).find((one) => one !== undefined);
+    if (salt === undefined) throw new Problem("wrong-key", given.length === 0 ? "an API key is missing" : "the API key is not known here", { headers: { "www-authenticate": "Bearer" } });
     return salt;
   }
 }

@@ -10,7 +10,8 @@ const common = { variables: "chat_template_kwargs" };
  */
 export function membersOf(names: Readonly<Record<string, string>>): (argument: string) => string {
   const others = Object.entries({ ...common, ...names });
-  return (argument) => {
+  return (path) => {
+    const argument = path.replace(/^(\w+)\.(\d+)\b/, "$1[$2]"); // the place in an array of options
     const place = /\[\d+\]/.exec(argument)?.[0] ?? "";
     for (const [name, member] of others) {
       const begin = name.replace("[]", place);

@@ -28,6 +28,15 @@ export function modelList(served: Served): object {
  * @throws {Problem} for the name of another.
  */
 export function modelNamed(served: Served, name: string): object {
-  if (name === served.name || name === encodeURIComponent(served.name)) return described(served);
+  if (name === served.name || decoded(name) === served.name) return described(served);
   throw new Problem("not-found", `there is no model ${JSON.stringify(name)} here, but ${JSON.stringify(served.name)}`, { member: "model" });
+}
+
+/** A name without the escapes of an address, of which there are several for one name. */
+function decoded(name: string): string | undefined {
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return undefined; // a percent sign that begins no escape
+  }
 }

@@ -62,10 +62,20 @@ export function unsupported(member: string, message: string): Problem {
   return new Problem("unsupported", `${member}: ${message}`, { member });
 }
 
+/** The reason with which a request ends whose client leaves. */
+export function clientLeft(): Problem {
+  return new Problem("left", "the client has left");
+}
+
 const callers: ReadonlySet<string> = new Set(["invalid-argument", "range", "shape", "unsupported"]);
 
 /** Calls that read the request's own messages: their limits of work are the client's matter. */
 const readers: ReadonlySet<string | undefined> = new Set(["chat", "session.chat", "session.append", "tokenizer.encode"]);
+
+/** Whether an error is about the model's own numbers: no member of a body gives them. */
+function isOfModel({ op, argument = "" }: GatedDeltaError): boolean {
+  return op === "sample" && /^logits\b/.test(argument);
+}
 
 /** An error about an argument, as one about the member of the body that gave it. */
 function aboutMember(error: GatedDeltaError, memberOf: (argument: string) => string): Problem {
@@ -86,7 +96,7 @@ function aboutMember(error: GatedDeltaError, memberOf: (argument: string) => str
 export function problemOf(error: unknown, memberOf = (argument: string): string => argument): Problem {
   if (error instanceof Problem) return error;
   if (error instanceof GatedDeltaError) {
-    if (callers.has(error.code) || (error.code === "file" && readers.has(error.op))) return aboutMember(error, memberOf);
+    if ((callers.has(error.code) && !isOfModel(error)) || (error.code === "file" && readers.has(error.op))) return aboutMember(error, memberOf);
     if (error.code === "out-of-memory") return new Problem("overloaded", "the model has no room for this request now", { retryAfter: 5, cause: error });
   }
   return new Problem("internal", "the server could not answer this request", { cause: error });

@@ -4,7 +4,7 @@ import type { LanguageModel } from "../model/language-model.ts";
 import { longestOf } from "../model/session/capacity.ts";
 import type { SessionCache } from "../model/session/prefix-cache.ts";
 import type { Session } from "../model/session/session.ts";
-import type { Piece } from "../model/session/session-options.ts";
+import type { GenerateOptions, Piece } from "../model/session/session-options.ts";
 import { anySeed } from "../model/sampling/philox.ts";
 import { encodingAtMost } from "../model/text/tokenizer.ts";
 import type { AnswerEnd, AnswerEvent, TokenChoice } from "./answer-event.ts";
@@ -71,6 +71,8 @@ export async function* answerEvents(request: AnswerRequest, { model, cache, salt
   const thinks = "messages" in request.prompt && model.text.template.format().reasoning !== undefined;
   const maxReasoningTokens = thinks ? request.options.maxReasoningTokens : undefined;
   const options = { ...request.options, maxReasoningTokens, maxTokens: Math.min(maxTokens, room), minTokens: Math.min(minTokens, maxTokens, room), signal };
+  // Wrong options would be found later otherwise: once the store was asked, or the prompt read.
+  if (request.answers > 1 || prefixes !== undefined) await expectOptions(session, options);
   const restored = (await unlessAborted(prefixes?.restore(session, salt), signal)) ?? 0;
   let sessions = [session];
   if (request.answers > 1) {
@@ -95,6 +97,21 @@ export async function* answerEvents(request: AnswerRequest, { model, cache, salt
     for (const one of sessions) prefixes?.keepAnswer(one, salt);
   }
   yield { type: "over", counts };
+}
+
+/**
+ * Checks options with a session, without work of the model.
+ *
+ * @throws {GatedDeltaError} as a session's `generate`.
+ */
+async function expectOptions(session: Session, options: GenerateOptions): Promise<void> {
+  // A generation checks its options before it looks at its signal.
+  const aborted = AbortSignal.abort();
+  try {
+    await session.generate({ ...options, signal: aborted }).next();
+  } catch (error) {
+    if (error !== aborted.reason) throw error;
+  }
 }
 
 /** The result of some work, unless the signal comes first: then its reason is thrown. */

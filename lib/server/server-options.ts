@@ -42,8 +42,9 @@ export interface ServerOptions {
   /** The model's name in answers and in the list of models. Requests may name any. @default the name of the model's folder or file */
   readonly name?: string | undefined;
   /**
-   * The keys of which a client has to send one, as `Authorization: Bearer KEY` or `x-api-key: KEY`; or an object of the salt for each
-   * key: clients with different salts share nothing in the cache. Keys of an array have a salt each. @default none: every client is served
+   * The keys of which a client has to send one, as `Authorization: Bearer KEY` or `x-api-key: KEY` (if both are sent, the first known one
+   * counts); or an object of the salt for each key: clients with different salts share nothing in the cache. Keys of an array have a salt
+   * each. @default none: every client is served
    */
   readonly keys?: readonly string[] | Readonly<Record<string, string>> | undefined;
   /** Limits. @default those of {@link ServerLimits} */
@@ -57,7 +58,7 @@ export interface ServerOptions {
   readonly drafts?: boolean | undefined;
   /** Whether `GET /` is a page to chat with the model. It needs no key; its requests do. @default true */
   readonly page?: boolean | undefined;
-  /** Called once for each request, when its response has ended. What it throws is ignored. @default none */
+  /** Called once for each request, when its response has ended. What it throws, or its promise rejects with, is ignored. @default none */
   readonly log?: ((entry: RequestLog) => void) | undefined;
 }
 
@@ -98,7 +99,7 @@ export interface ServerTimeouts {
 /** A handler of HTTP requests: `fetch` of `Bun.serve`, or any other server of requests and responses. */
 export interface ServerHandler {
   /**
-   * Answers a request. Never throws: failures are responses in the form of the request's API.
+   * Answers a request. Rejects for a value that is no request; all other failures are responses in the form of the request's API.
    *
    * @param server `Bun.serve`'s, which passes itself: so that it does not close connections that wait for an answer.
    */

@@ -162,6 +162,24 @@ describe("what is wrong", () => {
     ["options that are none", { prompt: hello, providerOptions: { gatedDelta: [] } }, "providerOptions.gatedDelta"],
     ["a salt that is no text", { prompt: hello, providerOptions: { gatedDelta: { salt: 1 } } }, "providerOptions.gatedDelta.salt"],
     ["a function", { prompt: hello, providerOptions: { gatedDelta: { processors: [] } } }, "providerOptions.gatedDelta.processors"],
+    ["probabilities", { prompt: hello, providerOptions: { gatedDelta: { logprobs: true } } }, "providerOptions.gatedDelta.logprobs"],
+    ["likely tokens", { prompt: hello, providerOptions: { gatedDelta: { topLogprobs: 2 } } }, "providerOptions.gatedDelta.topLogprobs"],
+    ["a limit as a text", { prompt: hello, providerOptions: { gatedDelta: { maxTokens: "5" } } }, "providerOptions.gatedDelta.maxTokens"],
+    ["a seed as a text", { prompt: hello, providerOptions: { gatedDelta: { seed: "7" } } }, "providerOptions.gatedDelta.seed"],
+    ["a limit that is null", { prompt: hello, providerOptions: { gatedDelta: { minTokens: null } } }, "providerOptions.gatedDelta.minTokens"],
+    ["a limit of thoughts as a text", { prompt: hello, providerOptions: { gatedDelta: { maxReasoningTokens: "5" } } }, "providerOptions.gatedDelta.maxReasoningTokens"],
+    ["a call without tools", { prompt: hello, toolChoice: { type: "required" } }, "toolChoice.type"],
+    ["a call where no tool is a function", { prompt: hello, tools: [{ type: "provider", id: "other.search", name: "search", args: {} }], toolChoice: { type: "tool", toolName: "search" } }, "toolChoice.type"],
+    ["another choice", { prompt: hello, toolChoice: { type: "any" } }, "toolChoice.type"],
+    ["a choice without a name", { prompt: hello, tools: [{ type: "function", name: "f", inputSchema: {} }], toolChoice: { type: "tool" } }, "toolChoice.toolName"],
+    ["a signal that is none", { prompt: hello, abortSignal: 5 }, "abortSignal"],
+    ["a text that is none", { prompt: [{ role: "user", content: [{ type: "text", text: 5 }] }] }, "prompt[0].content[0].text"],
+    ["a text instead of parts", { prompt: [{ role: "user", content: "Hello" }] }, "prompt[0].content"],
+    ["a part that is none", { prompt: [...hello, { role: "assistant", content: [null] }] }, "prompt[1].content[0]"],
+    ["a message of the system without a text", { prompt: [{ role: "system", content: 5 }, ...hello] }, "prompt[0].content"],
+    ["a file without contents", { prompt: [{ role: "user", content: [{ type: "file", mediaType: "text/plain" }] }] }, "prompt[0].content[0].data"],
+    ["a result of no type", { prompt: [...hello, { role: "tool", content: [{ type: "tool-result", toolCallId: "a", toolName: "b", output: { type: "later" } }] }] }, "prompt[1].content[0].output.type"],
+    ["a result without a value", { prompt: [...hello, { role: "tool", content: [{ type: "tool-result", toolCallId: "a", toolName: "b", output: { type: "json" } }] }] }, "prompt[1].content[0].output.value"],
     ["a misspelt setting", { prompt: hello, providerOptions: { gatedDelta: { minp: 1 } } }, "minp"],
     ["a temperature out of range", { prompt: hello, temperature: -1 }, "temperature"],
     ["a schema that would not be kept", { prompt: hello, responseFormat: { type: "json", schema: { not: {} } } }, "schema.not"],
@@ -170,6 +188,8 @@ describe("what is wrong", () => {
     const error = await Promise.resolve(languageModel(tiny).doGenerate(options as LanguageModelV4CallOptions)).catch((caught: unknown) => caught);
     expect(error).toBeInstanceOf(GatedDeltaError);
     expect((error as GatedDeltaError).argument).toBe(argument);
+    const streamed = await partsOf(languageModel(tiny), options).then((parts) => (parts.at(-1) as { readonly error?: unknown }).error, (caught: unknown) => caught);
+    expect(streamed).toMatchObject({ argument });
   });
 
   test("errors say that a file is no text, or where its text is missing", () => {

@@ -171,6 +171,8 @@ describe("bodies", () => {
     ["an empty conversation", { messages: [] }, "messages", /at least one message/],
     ["an unknown role", { messages: [{ role: "narrator", content: "" }] }, "messages[0].role", /"system" \| "developer"/],
     ["content of another type", { messages: [{ role: "user", content: 5 }] }, "messages[0].content", /a text, or an array of parts/],
+    ["what is no part", { messages: [...hello, { role: "tool", content: [{ type: "text", text: "a" }, null] }] }, "messages[1].content[1]", /a part, got null/],
+    ["half a character to stop at", { messages: hello, stop: ["ok", "\ud800"] }, "stop[1]", /^stop\[1\]: expected a well-formed text/],
     ["a sound", { messages: [{ role: "user", content: [{ type: "input_audio" }] }] }, "messages[0].content[0].type", /text alone/],
     ["a part without its text", { messages: [{ role: "user", content: [{ type: "text" }] }] }, "messages[0].content[0].text", /expected a text/],
     ["a temperature out of range", { messages: hello, temperature: -1 }, "temperature", /a number in 0\.\.100, got -1/],

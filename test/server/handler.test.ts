@@ -1,6 +1,7 @@
 /** The common parts of a server's APIs: keys, limits, clients that leave, the end, the log. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { once } from "node:events";
+import { cpSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { GatedDeltaError } from "../../lib/index.ts";
@@ -9,11 +10,13 @@ import type { ServerOptions } from "../../lib/server.ts";
 import { LanguageModel, tinyModel } from "../../lib/model.ts";
 import { Admission } from "../../lib/server/admission.ts";
 import { openDevice, thrownBy } from "../support/devices.ts";
+import { scratch } from "../support/files.ts";
 import { startServer } from "../support/server-process.ts";
 import { eventsOf, serve, until } from "../support/servers.ts";
 
 const device = openDevice(2);
 const path = "/v1/chat/completions";
+const { newPath } = scratch();
 let tiny: LanguageModel;
 beforeAll(async () => {
   tiny = await LanguageModel.load(device, tinyModel, { states: 12, pages: 128 });
@@ -75,6 +78,9 @@ test("the list of models, and whether the server is well", async () => {
   await using little = serve(small);
   expect(((await (await little.send("/v1/models")).json()) as any).data[0].max_model_len).toBe(small.pageTokens * small.pages);
   for (const name of ["tiny/1", "tiny%2F1"]) expect(((await (await server.send(`/v1/models/${name}`)).json()) as any).id).toBe("tiny/1");
+  await using named = serve(tiny, { name: "org/müller 50%" });
+  for (const name of ["org/m%C3%BCller%2050%25", "org%2fm%c3%bcller%2050%25", "org/müller 50%25"]) expect([name, (await named.send(`/v1/models/${name}`)).status]).toEqual([name, 200]);
+  expect((await named.send("/v1/models/50%")).status).toBe(404);
   expect((await server.send("/v1/models/other")).status).toBe(404);
   expect(await (await server.send("/health")).json()).toEqual({ status: "ok" });
   for (const of of ["/health", "/v1/models", "/v1/models/tiny%2F1"]) {
@@ -97,7 +103,9 @@ test("a key is needed where there are some, and those with other salts share not
   expect(await cached({ authorization: "Bearer alice" })).toBe(0);
   expect(await cached({ authorization: "bearer bob" })).toBeGreaterThan(16);
   expect(await cached({ "x-api-key": "carol" })).toBe(0);
-  for (const headers of [{}, { authorization: "Bearer dave" }, { authorization: "Basic alice" }, { "x-api-key": "constructor" }]) {
+  expect(await cached({ authorization: "Bearer dave", "x-api-key": "carol" })).toBeGreaterThan(16);
+  expect(await cached({ authorization: "Bearer carol", "x-api-key": "dave" })).toBeGreaterThan(16);
+  for (const headers of [{}, { authorization: "Bearer dave" }, { authorization: "Basic alice" }, { "x-api-key": "constructor" }, { authorization: "Bearer dave", "x-api-key": "erin" }]) {
     const response = await ask(headers as Record<string, string>);
     expect([response.status, response.headers.get("www-authenticate"), ((await response.json()) as any).error.code]).toEqual([401, "Bearer", "invalid_api_key"]);
   }
@@ -258,6 +266,46 @@ test("the log has one entry a request, and one that throws does no harm", async 
     },
   });
   expect((await throwing.send(path, { messages: hello, max_tokens: 1 })).status).toBe(200);
+  const unhandled: unknown[] = [];
+  const listen = (error: unknown): void => void unhandled.push(error);
+  process.on("unhandledRejection", listen);
+  await using rejecting = serve(tiny, { log: () => Promise.reject(new Error("the database is away")) });
+  expect((await rejecting.send("/health")).status).toBe(200);
+  await Bun.sleep(20);
+  process.off("unhandledRejection", listen);
+  expect(unhandled).toEqual([]);
+});
+
+test("a client that leaves while it sends its body is no client with a wrong body", async () => {
+  await using server = serve(tiny);
+  const socket = connect(Number(server.url.port), "127.0.0.1");
+  await once(socket, "connect");
+  socket.write(`POST ${path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{"messages":`);
+  await Bun.sleep(50);
+  socket.destroy();
+  await until(() => server.log.length === 1);
+  expect(server.log).toMatchObject([{ status: 499, problem: "the client has left" }]);
+});
+
+test("what is wrong with several answers is told before the prompt is read", async () => {
+  await using server = serve(tiny);
+  const messages = [{ role: "user", content: "abc def ".repeat(60) }];
+  const tools = [{ type: "function", function: { name: "f" } }];
+  const wrong: [param: string, members: object][] = [
+    ["logit_bias", { logit_bias: { 511999: 1 } }],
+    ["tool_choice.function.name", { tools, tool_choice: { type: "function", function: { name: "g" } } }],
+    ["response_format.json_schema.schema.not", { response_format: { type: "json_schema", json_schema: { schema: { not: {} } } } }],
+  ];
+  const { steps } = tiny;
+  for (const [param, members] of wrong) {
+    for (const stream of [false, true]) {
+      const response = await server.send(path, { messages, n: 2, stream, max_tokens: 2, ...members });
+      expect([response.status, ((await response.json()) as any).error.param]).toEqual([400, param]);
+    }
+  }
+  expect(tiny.steps).toBe(steps);
+  const right = await server.send(path, { messages, n: 2, max_tokens: 40, response_format: { type: "json_object" }, tools, tool_choice: { type: "function", function: { name: "f" } } });
+  expect([right.status, ((await right.json()) as any).choices.length]).toEqual([200, 2]);
 });
 
 test("a failure of the server says nothing of it to the client", async () => {
@@ -269,6 +317,24 @@ test("a failure of the server says nothing of it to the client", async () => {
   const response = await handler(new Request("http://localhost/v1/chat/completions", { method: "POST", body: JSON.stringify({ messages: hello }) }));
   expect([response.status, ((await response.json()) as any).error.message]).toEqual([500, "the server could not answer this request"]);
   expect(errors[0]).toBeInstanceOf(GatedDeltaError);
+});
+
+test("logits that are no numbers are the model's failure, with its cause in the log", async () => {
+  const folder = newPath("model");
+  cpSync(tinyModel, folder, { recursive: true });
+  for (const file of readdirSync(folder).filter((name) => name.endsWith(".safetensors"))) {
+    const bytes = readFileSync(join(folder, file));
+    const begin = 8 + Number(bytes.readBigUInt64LE(0));
+    for (const [name, { data_offsets: [from, to] = [] }] of Object.entries<any>(JSON.parse(bytes.toString("utf8", 8, begin)))) {
+      if (name.endsWith("model.norm.weight")) bytes.fill(0xff, begin + from, begin + to);
+    }
+    writeFileSync(join(folder, file), bytes);
+  }
+  using model = await LanguageModel.load(device, folder, { states: 2, pages: 16 });
+  await using server = serve(model);
+  const response = await server.send(path, { messages: hello, max_tokens: 2, n: 2 });
+  expect([response.status, ((await response.json()) as any).error]).toEqual([500, { message: "the server could not answer this request", type: "server_error", param: null, code: "server_error" }]);
+  expect(server.log).toMatchObject([{ status: 500, cause: { op: "sample", argument: "logits[0]", received: "NaN" } }]);
 });
 
 test("gated-delta serve has a model to try clients with", async () => {

@@ -2,6 +2,11 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import OpenAI from "openai";
 import { LanguageModel, tinyModel } from "../../lib/model.ts";
+import type { Served } from "../../lib/server/api.ts";
+import { ResponsesAnswer } from "../../lib/server/openai/responses-answer.ts";
+import type { ResponsesBody } from "../../lib/server/openai/responses-schema.ts";
+import { ResponsesTools } from "../../lib/server/openai/responses-tools.ts";
+import { Problem, unsupported } from "../../lib/server/problem.ts";
 import { thinkingTemplate } from "../support/chat-templates.ts";
 import { openDevice } from "../support/devices.ts";
 import { eventsOf, lakeAnswers, lakeParameters, runTool, serve, toolNames } from "../support/servers.ts";
@@ -114,6 +119,20 @@ test("an answer that takes too long fails in a stream's own form", async () => {
   else expect(type).toBe("response.incomplete"); // a fast machine
 });
 
+test("a stream tells the client's failures from the server's", () => {
+  const errorOf = (problem: Problem) => {
+    const text = new ResponsesAnswer({ name: "tiny" } as Served, {} as ResponsesBody, new ResponsesTools({}), false).failed(problem);
+    return JSON.parse(/^data: (.*)$/m.exec(text)![1]!).response.error;
+  };
+  const wrong = { message: "a", type: "invalid_request_error", param: null };
+  expect(errorOf(new Problem("too-long", "a"))).toEqual({ ...wrong, code: "context_length_exceeded" });
+  expect(errorOf(unsupported("tools[0]", "b"))).toEqual({ ...wrong, message: "tools[0]: b", param: "tools[0]", code: "unsupported_value" });
+  expect(errorOf(new Problem("invalid", "a", { member: "input" }))).toEqual({ ...wrong, param: "input", code: "invalid_prompt" });
+  for (const [kind, code] of [["internal", "server_error"], ["out-of-time", "server_error"], ["overloaded", "rate_limit_exceeded"]] as const) {
+    expect(errorOf(new Problem(kind, "a"))).toEqual({ message: "a", type: "server_error", param: null, code });
+  }
+});
+
 describe("refused", () => {
   const wrong: [name: string, body: object, param: string, text: RegExp][] = [
     ["no input", {}, "input", /input: expected a text, or an array of items/],
@@ -128,6 +147,10 @@ describe("refused", () => {
     ["a form that can't be kept", { input: "a", text: { format: { type: "json_schema", schema: { not: {} } } } }, "text.format.schema.not", /^text\.format\.schema\.not: /],
     ["a call without a name", { input: [{ type: "function_call", call_id: "a" }] }, "input[0]", /call_id and name/],
     ["a form without its schema", { input: "a", text: { format: { type: "json_schema", name: "a" } } }, "text.format.schema", /a JSON Schema, got nothing/],
+    ["an item without a known role", { input: [{ role: "user", content: "a" }, { role: "narrator", content: "b" }] }, "input[1].role", /expected "system" \| "developer".*got "narrator"/],
+    ["what is no item", { input: [{ role: "user", content: "a" }, 5] }, "input[1]", /an item, got 5/],
+    ["what is no part of an output", { input: [{ type: "function_call_output", call_id: "a", output: [null] }] }, "input[0].output[0]", /a part, got null/],
+    ["arguments that can't be kept, in a namespace", { input: "a", tools: [{ type: "function", name: "f" }, { type: "namespace", name: "n", tools: [{ type: "function", name: "g" }, { type: "function", name: "h", parameters: { properties: { b: { not: {} } } } }] }], tool_choice: "required" }, "tools[1].tools[1].parameters.properties.b.not", /^tools\[1\]\.tools\[1\]\.parameters\.properties\.b\.not: /],
     ["probabilities", { input: "a", top_logprobs: 1 }, "top_logprobs", /chat completions/],
     ["probabilities in the output", { input: "a", include: ["message.output_text.logprobs"] }, "include", /chat completions/],
   ];

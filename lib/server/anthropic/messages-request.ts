@@ -79,7 +79,7 @@ function constraintOf({ tool_choice: choice, output_config: config, output_forma
 }
 
 /** Common to both paths. */
-const common = { failures: anthropicFailures, memberOf: membersOf({ schema: "output_config.format.schema", "tools[].parameters": "tools[].input_schema" }) };
+const common = { failures: anthropicFailures, memberOf: membersOf({ stop: "stop_sequences", schema: "output_config.format.schema", "tools[].parameters": "tools[].input_schema" }) };
 
 /** Anthropic's messages. */
 export const messages: AnsweringApi = { path: "/v1/messages", ...common, read };

@@ -58,9 +58,8 @@ function userOf(content: Content, member: string, names: ReadonlyMap<string, str
     flush();
     const { tool_use_id: id, content: result } = block;
     if (typeof id !== "string") throw expectedText(`${member}[${i}].tool_use_id`);
-    const parts = typeof result === "string" || result === undefined || Array.isArray(result) ? (result as Content) : undefined;
     const name = names.get(id);
-    messages.push({ role: "tool", content: contentText(`${member}[${i}].content`, parts), tool_call_id: id, ...(name === undefined ? {} : { name }) });
+    messages.push({ role: "tool", content: contentText(`${member}[${i}].content`, result), tool_call_id: id, ...(name === undefined ? {} : { name }) });
   }
   flush();
   return messages;

@@ -13,10 +13,13 @@ const forms: Partial<Record<ProblemKind, readonly [type: string, code: string]>>
   "not-installed": ["server_error", "not_installed"],
 };
 
-function body({ kind, message, member }: Problem): object {
+/** A failure's description. */
+export function openaiError({ kind, message, member }: Problem) {
   const [type, code] = forms[kind] ?? ["invalid_request_error", null];
-  return { error: { message, type, param: member ?? null, code } };
+  return { message, type, param: member ?? null, code };
 }
+
+const body = (problem: Problem): object => ({ error: openaiError(problem) });
 
 export const openaiFailures: FailureForm = {
   status: ({ status }) => status,

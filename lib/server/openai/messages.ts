@@ -1,6 +1,7 @@
 /** Messages of `POST /v1/chat/completions` in the form that chat templates read. */
 import { parseWithDigits } from "../../model/text/json-digits.ts";
 import { isRecord } from "../../checkpoint/json.ts";
+import { describe } from "../../errors.ts";
 import type { ChatMessage } from "../../model/text/chat-messages.ts";
 import { excessOf, mostNested } from "../json-nesting.ts";
 import { Problem, unsupported } from "../problem.ts";
@@ -17,11 +18,13 @@ export type Part = { readonly type: string; readonly [key: string]: unknown };
 /**
  * The text of a message's content.
  *
- * @throws {Problem} for images, sounds, files and other parts.
+ * @throws {Problem} for images, sounds, files and other parts, and for what is neither a text nor parts.
  */
-export function contentText(member: string, content: string | readonly Part[] | null | undefined): string {
+export function contentText(member: string, content: unknown): string {
   if (content === undefined || content === null) return "";
-  return typeof content === "string" ? content : content.map((part, i) => partText(`${member}[${i}]`, part)).join("");
+  if (typeof content === "string") return content;
+  if (!Array.isArray(content)) throw new Problem("invalid", `${member}: expected a text, or an array of parts of one, got ${describe(content)}`, { member });
+  return content.map((part: unknown, i) => partText(`${member}[${i}]`, part)).join("");
 }
 
 /**
@@ -29,9 +32,11 @@ export function contentText(member: string, content: string | readonly Part[] | 
  *
  * @throws {Problem} as {@link contentText}.
  */
-export function partText(member: string, part: Part): string {
-  const name = Object.hasOwn(textMembers, part.type) ? textMembers[part.type]! : undefined;
-  if (name === undefined) throw unsupported(`${member}.type`, `the model reads text alone, not ${JSON.stringify(part.type)}`);
+export function partText(member: string, part: unknown): string {
+  if (!isRecord(part) || typeof part["type"] !== "string") throw new Problem("invalid", `${member}: expected a part with a type, got ${describe(part)}`, { member });
+  const { type } = part as Part;
+  const name = Object.hasOwn(textMembers, type) ? textMembers[type]! : undefined;
+  if (name === undefined) throw unsupported(`${member}.type`, `the model reads text alone, not ${JSON.stringify(type)}`);
   const text = part[name];
   if (typeof text === "string") return text;
   throw new Problem("invalid", `${member}.${name}: expected a text`, { member: `${member}.${name}` });

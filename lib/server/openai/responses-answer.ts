@@ -4,6 +4,7 @@ import type { Served } from "../api.ts";
 import { namedEvent } from "../event-stream.ts";
 import { newId } from "../ids.ts";
 import type { Problem } from "../problem.ts";
+import { openaiError } from "./failures.ts";
 import { sealed } from "./responses-items.ts";
 import type { ResponsesBody } from "./responses-schema.ts";
 import type { ResponsesTools } from "./responses-tools.ts";
@@ -75,8 +76,11 @@ export class ResponsesAnswer {
     }
   }
 
-  failed({ kind, message }: Problem): string {
-    const response = { ...this.#response(this.#output, undefined, undefined), status: "failed", error: { code: kind === "overloaded" ? "rate_limit_exceeded" : "server_error", message } };
+  failed(problem: Problem): string {
+    const error = openaiError(problem);
+    // This form has a code always. Clients try again, unless it is one of a wrong request.
+    const code = error.type !== "server_error" ? error.code ?? "invalid_prompt" : problem.kind === "overloaded" ? "rate_limit_exceeded" : "server_error";
+    const response = { ...this.#response(this.#output, undefined, undefined), status: "failed", error: { ...error, code } };
     return this.#event("response.failed", { response });
   }
 

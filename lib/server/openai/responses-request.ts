@@ -43,7 +43,8 @@ function read(value: unknown, served: Served): Asked {
     severalCalls: body.parallel_tool_calls ?? true,
   };
   const answer = new ResponsesAnswer(served, body, tools, include.includes("reasoning.encrypted_content") || body.store === false);
-  return { request, stream: body.stream ?? false, whole: (answers) => answer.whole(answers), next: (event) => answer.next(event), failed: (problem) => answer.failed(problem) };
+  const memberIn = (argument: string): string => memberOf(argument).replace(/^tools\[(\d+)\]/, (given, place) => tools.members[Number(place)] ?? given);
+  return { request, stream: body.stream ?? false, memberOf: memberIn, whole: (answers) => answer.whole(answers), next: (event) => answer.next(event), failed: (problem) => answer.failed(problem) };
 }
 
 function constraintOf({ text, tool_choice: choice }: ResponsesBody, tools: boolean): ConstraintOptions {
@@ -54,5 +55,7 @@ function constraintOf({ text, tool_choice: choice }: ResponsesBody, tools: boole
   return constraintOptions(schema, toolChoice, tools);
 }
 
+const memberOf = membersOf({ schema: "text.format.schema" });
+
 /** OpenAI's responses. */
-export const responses: AnsweringApi = { path: "/v1/responses", failures: openaiFailures, memberOf: membersOf({ schema: "text.format.schema" }), read };
+export const responses: AnsweringApi = { path: "/v1/responses", failures: openaiFailures, memberOf, read };

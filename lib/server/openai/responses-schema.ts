@@ -23,7 +23,7 @@ export const responsesBody = lazily(({ z }) => {
   const choice = '"none" | "auto" | "required" | { type: "function" | "custom", name }';
   const format = '{ type: "text" } | { type: "json_object" } | { type: "json_schema", schema }';
   return z.object({
-    input: z.union([text, z.array(item)], { error: (issue) => (Array.isArray(issue.input) ? "an array of items" : "a text, or an array of items") }),
+    input: z.union([text, z.array(item)], "a text, or an array of items"),
     instructions: text.nullish(),
     model: text.nullish(),
     stream: z.boolean("true or false").nullish(),

@@ -31,6 +31,8 @@ export function seenName(name: string, namespace: string | null | undefined): st
 export class ResponsesTools {
   /** As chat templates read them. */
   readonly functions: object[] = [];
+  /** The member of the body that each of these comes from. */
+  readonly members: string[] = [];
   readonly #forms = new Map<string, ToolForm>();
 
   /** @throws {Problem} for tools that the server would have to run. */
@@ -54,6 +56,7 @@ export class ResponsesTools {
     this.#forms.set(name, form);
     const texts = [about, description ?? "", type === "custom" ? grammarOf(format) : ""].filter((text) => text !== "");
     const taken = type === "custom" ? { type: "object", properties: { input: { type: "string" } }, required: ["input"] } : parameters ?? { type: "object", properties: {} };
+    this.members.push(at);
     this.functions.push({ type: "function", function: { name, ...(texts.length > 0 ? { description: texts.join("\n\n") } : {}), parameters: taken } });
   }
 

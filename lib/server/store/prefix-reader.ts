@@ -4,6 +4,7 @@ import type { TokenBytes } from "../../model/prefix-parts.ts";
 import { conversationOf } from "../../model/session/session.ts";
 import type { Session } from "../../model/session/session.ts";
 import { Stored } from "../../model/session/stored.ts";
+import { within } from "../event-stream.ts";
 import type { StoreContext } from "./prefixes.ts";
 import { blockTokens } from "./prefix-names.ts";
 import type { PrefixNames } from "./prefix-names.ts";
@@ -16,6 +17,8 @@ export const leastTokens = 64;
 /** Milliseconds in which a prefix must be found, and in which it must be there. */
 const findLimit = 2000;
 const readLimit = 30_000;
+/** Milliseconds for which a request waits for the model's identity, which takes many seconds where a large model was never loaded before. */
+const identityLimit = 250;
 
 /** Sets that are looked into at first; twice as many with each further call. */
 const firstSets = 32;
@@ -44,12 +47,13 @@ export class PrefixReader {
    * @returns the number of tokens that need not be read; 0 if there is no such prefix, also where the store fails.
    */
   async restore(session: Session, salt: string): Promise<number> {
-    const { link, figures, names: namesOf } = this.#context;
+    const { link, figures, identified, names: namesOf } = this.#context;
     const of = conversationOf(session);
     // The last token is read for its logits. A prefix in the store has read tokens alone, where roles matter.
     const most = Math.min(of.tokens.length - 1, of.byRole ? of.generated.next(-1) : Infinity);
     const least = of.knownInCache + leastTokens;
     if (most < least || !link.there) return 0;
+    if ((await within(identified(), identityLimit)) === undefined || session.disposed) return 0;
     const tokens = session.tokens;
     const found = await link.try(findLimit, async () => {
       const names = await namesOf(tokens, salt);

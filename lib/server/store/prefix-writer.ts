@@ -81,6 +81,7 @@ export class PrefixWriter {
     const { store, form, link, figures, names: namesOf } = this.#context;
     const { length } = tokens;
     const blocks = form.blocks(length);
+    await this.#context.identified(); // not the store's time
     const asked = await link.try(writeLimit, async () => {
       const names = await namesOf(tokens, salt);
       const objects = Array.from({ length: blocks }, (_, block) => ({ name: names.block(block), bytes: form.blockBytes }));
@@ -97,8 +98,11 @@ export class PrefixWriter {
       if (there[blocks] !== true && !(await this.#writeEntry(names, tokens, salt))) return;
     }
     // Last, so that what the set names is there.
-    await link.try(writeLimit, () => store.add(names.lengths(Math.floor(length / blockTokens)), `${length}`));
-    if (there[blocks] !== true) figures.written++;
+    const added = await link.try(writeLimit, async () => {
+      await store.add(names.lengths(Math.floor(length / blockTokens)), `${length}`);
+      return true;
+    });
+    if (added && there[blocks] !== true) figures.written++;
   }
 
   #writeBlock(names: PrefixNames, tokens: Int32Array, salt: string, block: number): Promise<boolean> {

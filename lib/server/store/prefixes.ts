@@ -22,7 +22,9 @@ export interface StoreContext {
   readonly seal: Seal;
   readonly link: StoreLink;
   readonly figures: StoreFigures;
-  /** The names of some tokens' prefixes. The first call waits for the model's identity. */
+  /** Resolves with true when the model's identity is known, or can't be: then {@link names} rejects. */
+  identified(): Promise<true>;
+  /** The names of some tokens' prefixes. Waits for the model's identity. */
   names(tokens: Int32Array, salt: string): Promise<PrefixNames>;
 }
 
@@ -42,9 +44,11 @@ export class Prefixes {
   constructor({ model, cache, store, secret }: PrefixPlaces) {
     const { figures } = this;
     const identity = memoryOf(model).identity.get("createHandler");
-    identity.catch(() => {}); // a changed file: each use of the store fails then, and says so
+    // A changed file: each use of the store fails then, and says so.
+    const settled = identity.then(() => true as const, () => true as const);
+    const identified = () => settled;
     const names = async (tokens: Int32Array, salt: string) => new PrefixNames(secret, scopeOf(model, await identity, salt), tokens);
-    const context = { model, cache, store, form: new PrefixForm(model), seal: new Seal(secret), link: new StoreLink(figures), figures, names };
+    const context = { model, cache, store, form: new PrefixForm(model), seal: new Seal(secret), link: new StoreLink(figures), figures, identified, names };
     this.#reader = new PrefixReader(context);
     this.#writer = new PrefixWriter(context);
   }

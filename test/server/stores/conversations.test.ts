@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { LanguageModel, tinyModel } from "../../../lib/model.ts";
 import { createHandler, openStore } from "../../../lib/server.ts";
 import type { ServerOptions, SessionStore } from "../../../lib/server.ts";
+import { memoryOf } from "../../../lib/model/model-memory.ts";
 import { PrefixNames } from "../../../lib/server/store/prefix-names.ts";
 import { openDevice, thrownBy } from "../../support/devices.ts";
 import { scratch } from "../../support/files.ts";
@@ -232,6 +233,40 @@ describe("a store that does not work", () => {
     expect((await server.ask({ ...request, messages: [{ role: "user", content: words(200, 9) }] })).entry.status).toBe(200);
     if (performance.now() - begin < 6000) expect([before, calls]).toEqual([1, 1]);
     await server.handler.drain();
+  });
+
+  test("does not look so while the model's identity is computed, and no request waits long for that", async () => {
+    using own = await LanguageModel.load(device, tinyModel, { states: 8, pages: 64 });
+    const { identity } = memoryOf(own);
+    const known = identity.get("test");
+    const held = Promise.withResolvers<void>();
+    Object.defineProperty(identity, "get", { value: () => held.promise.then(() => known) });
+    const store = openStore(newPath("store"));
+    await begun(store);
+    const calls: string[] = [];
+    const counted = Object.fromEntries([...methods, "close" as const].map((name) => [name, (...given: unknown[]) => (calls.push(name), (store[name] as Function)(...given))])) as unknown as SessionStore;
+    warnings.length = 0;
+    using server = storeServer(own, counted);
+    const before = await server.ask(first);
+    expect([before.entry.status, before.entry.restoredTokens, calls]).toEqual([200, 0, []]);
+    held.resolve();
+    await server.handler.drain();
+    using other = storeServer(own, counted);
+    const after = await other.ask(first);
+    expect(after.entry.restoredTokens).toBeGreaterThan(512);
+    expect(answerText(after.body)).toBe(answerText(before.body));
+    await other.handler.drain();
+    const page = await (await server.handler(new Request("http://server/metrics"))).text();
+    expect([warnings, /^gated_delta_store_failures_total\{.*\} (\d+)$/m.exec(page)![1]]).toEqual([[], "0"]);
+  });
+
+  test("a prefix that no set names does not count as written", async () => {
+    using server = storeServer(model, broken(openStore(newPath("store")), ["add"], failing));
+    expect((await server.ask(first)).entry.status).toBe(200);
+    await server.handler.drain();
+    const page = await (await server.handler(new Request("http://server/metrics"))).text();
+    const valueOf = (name: string): string => new RegExp(`^gated_delta_store_${name}_total\\{.*\\} (\\d+)$`, "m").exec(page)![1]!;
+    expect([valueOf("written"), valueOf("failures")]).toEqual(["0", "1"]);
   });
 
   test("a client that leaves while a conversation is restored is let go", async () => {

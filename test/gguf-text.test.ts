@@ -50,6 +50,44 @@ describe("the tokenizer", () => {
     expect(model.text.tokenizer.decode(model.text.encode("e\u0301"))).toBe("e\u0301");
   });
 
+  test("takes end tokens for control tokens whatever their type is, unless plain text becomes them", async () => {
+    const types = (...others: readonly (readonly [string, number])[]): Values => ({ "tokenizer.ggml.token_type": { type: "i32s", value: tinyTokens.map((token) => others.find(([other]) => other === token)?.[1] ?? 1) } });
+    for (const changes of [{ "tokenizer.ggml.token_type": undefined }, types(["<|im_end|>", 4], ["<|endoftext|>", 5])]) {
+      using model = await loaded(changes);
+      const { tokenizer } = model.text;
+      expect(tokenizer.encode("l<|im_end|><|endoftext|>")).toEqual([id("l"), 2, 0]);
+      expect([tokenizer.isSpecial(2), tokenizer.isSpecial(0), tokenizer.isSpecial(1)]).toEqual([true, true, false]);
+      expect(tokenizer.encode("<|im_end|>", { specialTokens: "text" })).not.toContain(2);
+    }
+    using named = await loaded({ ...types(), "tokenizer.ggml.eot_token_id": u32(id("<tool>")) });
+    expect([named.text.encode("<tool>"), named.text.tokenizer.isSpecial(id("<tool>"))]).toEqual([[id("<tool>")], true]);
+    for (const plain of ["l", "hel"]) {
+      using other = await loaded({ "tokenizer.ggml.eot_token_id": u32(id(plain)) });
+      expect([other.text.encode(plain), other.text.tokenizer.isSpecial(id(plain))]).toEqual([[id(plain)], false]);
+    }
+  });
+
+  test("loses no text to merges that make a control or user-defined token", async () => {
+    const tokens = tinyTokens.map((token) => (token === "[unused0]" ? "<t" : token));
+    using model = await loaded({
+      "tokenizer.ggml.tokens": { type: "texts", value: tokens },
+      "tokenizer.ggml.token_type": { type: "i32s", value: tokens.map((token) => (token === "<t" ? 4 : 1)) },
+      "tokenizer.ggml.merges": { type: "texts", value: ["< t"] },
+    });
+    for (const specialTokens of ["parse", "text"] as const) {
+      const ids = model.text.encode("a<tb", { specialTokens });
+      expect(model.text.tokenizer.decode(ids, { specialTokens: true })).toBe("a<tb");
+      expect(ids.includes(tokens.indexOf("<t"))).toBe(specialTokens === "parse");
+    }
+  });
+
+  test("has no first or last token where the file's id is 2^32 - 1", async () => {
+    const none = u32(2 ** 32 - 1);
+    using model = await loaded({ "tokenizer.ggml.bos_token_id": none, "tokenizer.ggml.eos_token_id": none, "tokenizer.ggml.eot_token_id": u32(1) });
+    expect(model.config.eosTokens).toEqual([1]);
+    expect(model.text.encode("l", { addSpecialTokens: true })).toEqual([id("l")]);
+  });
+
   test("adds its first and last token where it is asked to", async () => {
     using model = await loaded({ "tokenizer.ggml.add_bos_token": { type: "bool", value: true }, "tokenizer.ggml.bos_token_id": u32(1), "tokenizer.ggml.add_eos_token": { type: "bool", value: true } });
     expect(model.text.encode("l")).toEqual([id("l")]);
@@ -76,6 +114,19 @@ describe("the tokenizer", () => {
     ["of no expression", { "tokenizer.ggml.pre": undefined }, "unsupported", "tokenizer.ggml.pre"],
     ["of an unknown type of token", { "tokenizer.ggml.token_type": { type: "i32s", value: tinyTokens.map(() => 7) } }, "unsupported", "token_type[0]"],
     ["of too few types", { "tokenizer.ggml.token_type": { type: "i32s", value: [1] } }, "file", "token_type of 263 tokens"],
+    ["of a merge that makes no token", { "tokenizer.ggml.merges": { type: "texts", value: ["h e", "z q"] } }, "file", 'merges that each make a token, got none for merge 1, "z q"'],
+    ["of a merge that makes an unused token", { "tokenizer.ggml.merges": { type: "texts", value: ["[ unused0]"] } }, "file", 'none for merge 0, "[ unused0]"'],
+    [
+      "of a merge that makes a user-defined token of other text",
+      {
+        "tokenizer.ggml.tokens": { type: "texts", value: tinyTokens.map((token) => (token === "<tool>" ? "Ġh" : token)) },
+        "tokenizer.ggml.token_type": { type: "i32s", value: tinyTokens.map((token) => (token === "<tool>" ? 4 : 1)) },
+        "tokenizer.ggml.merges": { type: "texts", value: ["Ġ h"] },
+      },
+      "file",
+      'none for merge 0, "Ġ h"',
+    ],
+    ["of a first token that it leaves out", { "tokenizer.ggml.add_bos_token": { type: "bool", value: true }, "tokenizer.ggml.bos_token_id": u32(2 ** 32 - 1) }, "file", "tokenizer.ggml.bos_token_id"],
     ["of no merges", { "tokenizer.ggml.merges": undefined }, "file", "tokenizer.ggml.merges"],
     ["of a token twice", { "tokenizer.ggml.tokens": { type: "texts", value: [...tinyTokens.slice(0, -1), "hel"] } }, "file", '"hel" twice'],
     ["of more tokens than the model", { "tokenizer.ggml.tokens": { type: "texts", value: [...tinyTokens, "x1", "x2"] } }, "file", "at most 263 elements"],

@@ -67,6 +67,34 @@ describe("a file is read", () => {
     expect(await logitsOf(device, fileOf(valued({ ...listed([true, false, false]), ...predicting })))).toEqual(logits);
   });
 
+  test("with any 64-bit integers in keys that nothing reads", async () => {
+    const path = fileOf(valued({ "general.seed": { type: "u64", value: 2n ** 64n - 1n }, "a.b": { type: "i64", value: -(2n ** 63n) } }));
+    expect(await logitsOf(device, path)).toEqual(await logitsOf(device, fileOf(tiny)));
+  });
+
+  test("with settings that say nothing more, as in llama.cpp", async () => {
+    const base = valued({ "qwen35.rope.freq_base": { type: "f32", value: 10000 } });
+    const logits = await logitsOf(device, fileOf(base));
+    const twice = (value: number) => ({ type: "i32s", value: [value, value] }) as const;
+    const f32 = (value: number) => ({ type: "f32", value }) as const;
+    for (const changes of [
+      { "qwen35.rope.freq_base": undefined },
+      { "qwen35.attention.key_length": undefined },
+      { "qwen35.attention.head_count": twice(2), "qwen35.attention.head_count_kv": twice(1), "qwen35.feed_forward_length": twice(48) },
+      { "qwen35.rope.scaling.type": text("linear"), "qwen35.rope.scaling.factor": f32(0), "qwen35.rope.scaling.attn_factor": f32(1) },
+      { "qwen35.rope.scaling.type": text("none"), "qwen35.rope.scaling.factor": f32(1), "qwen35.rope.scale_linear": f32(0) },
+      { "qwen35.rope.scale_linear": f32(1) },
+    ] satisfies Values[]) expect([Object.keys(changes), await logitsOf(device, fileOf(valued(changes, base)))]).toEqual([Object.keys(changes), logits]);
+  });
+
+  test("with as many heads of keys as of queries where it does not say", async () => {
+    const sizes = ["k", "v"].map((part) => `blk.1.attn_${part}.weight`);
+    const random = new Random(6);
+    const tensors = tiny.tensors.map((one) => (sizes.includes(one.name) ? { ...one, type: 0, sizes: [32, 32], data: new Uint8Array(Float32Array.from({ length: 1024 }, () => random.normal() / 6).buffer) } : one));
+    const [said, unsaid] = [u32(2), undefined].map((value) => fileOf({ ...valued({ "qwen35.attention.head_count_kv": value }), tensors }));
+    expect(await logitsOf(device, unsaid!)).toEqual(await logitsOf(device, said!));
+  });
+
   test.each(["f32", "q8_0"])("with the projections of queries, keys and values in one, of %s", async (name) => {
     const format = ggmlFormats[name === "f32" ? "f32" : "q8_0"];
     const random = new Random(5);
@@ -178,6 +206,10 @@ describe("other models are refused by name", () => {
     ["a projector by its type", { "general.type": text("mmproj") }, "an mmproj file"],
     ["an importance matrix", { "general.type": text("imatrix") }, '"imatrix"'],
     ["a scaled rotation", { "qwen35.rope.scaling.type": text("yarn") }, "qwen35.rope.scaling.type"],
+    ["a rotation scaled by a factor", { "qwen35.rope.scaling.factor": { type: "f32", value: 4 } }, "qwen35.rope.scaling.factor"],
+    ["a rotation scaled by a factor under its old name", { "qwen35.rope.scale_linear": { type: "f32", value: 4 } }, "qwen35.rope.scale_linear: expected 1 or 0, got 4"],
+    ["a rotation with scaled attention", { "qwen35.rope.scaling.attn_factor": { type: "f32", value: 2 } }, "qwen35.rope.scaling.attn_factor: expected 1, got 2"],
+    ["a rotation with attention scaled by 0", { "qwen35.rope.scaling.attn_factor": { type: "f32", value: 0 } }, "qwen35.rope.scaling.attn_factor"],
     ["a scale of attention", { "qwen35.attention.scale": { type: "f32", value: 0.1 } }, "qwen35.attention.scale"],
   ])("%s", async (_, changes, mention) => {
     const error = await refused(device, fileOf(valued(changes)));
@@ -189,10 +221,27 @@ describe("other models are refused by name", () => {
     expect([error.code, error.message]).toEqual(["unsupported", expect.stringMatching(/blk\.0\.ffn_up\.weight: .*received IQ2_XXS|IQ2_XXS/)]);
   });
 
-  test("a tensor that is part of none", async () => {
-    const extra = { name: "blk.0.attn_sinks.weight", type: 0, sizes: [4], data: new Uint8Array(16) };
+  test.each(["blk.0.attn_sinks.weight", "blk.2.attn_norm.weight", "blk.9.attn_norm.weight", "mtp.x", "visual.x", "model.visual.x", "blk.1.ssm_out.weight"])("a tensor that is part of none: %s", async (name) => {
+    const extra = { name, type: 0, sizes: [4], data: new Uint8Array(16) };
     const error = await refused(device, fileOf({ ...tiny, tensors: [...tiny.tensors, extra] }));
-    expect([error.code, error.message]).toEqual(["unsupported", expect.stringContaining("blk.0.attn_sinks.weight")]);
+    expect([error.code, error.message]).toEqual(["unsupported", expect.stringContaining(`: ${name}: `)]);
+  });
+
+  test("tensors with the names of transformers and mlx-lm", async () => {
+    const error = await refused(device, fileOf(tensored("output_norm.weight", { name: "model.norm.weight" })));
+    expect([error.code, error.message]).toEqual(["unsupported", expect.stringContaining(": model.norm.weight: ")]);
+  });
+
+  test("more blocks than it says, and more that predict several tokens than it says", async () => {
+    const blocks = (...numbers: number[]) => numbers.map((n) => ({ name: `blk.${n}.nextn.eh_proj.weight`, type: 0, sizes: [4], data: new Uint8Array(16) }));
+    const predicting = valued({ "qwen35.block_count": u32(3), "qwen35.nextn_predict_layers": u32(1) });
+    for (const [file, name] of [
+      [valued({ "qwen35.block_count": u32(1) }), "blk.1.attn_norm.weight"],
+      [{ ...predicting, tensors: [...tiny.tensors, ...blocks(2, 3)] }, "blk.3.nextn.eh_proj.weight"],
+    ] as const) {
+      const error = await refused(device, fileOf(file));
+      expect([error.code, error.message]).toEqual(["unsupported", expect.stringContaining(`: ${name}: `)]);
+    }
   });
 });
 

@@ -189,10 +189,12 @@ export class GgufFiles implements ScheduleMachine<Call<Name>, Changed> {
 function expectRead(path: string, bytes: Uint8Array): void {
   using file = openGguf(path);
   const plain = readPlain(bytes);
-  const layers = (plain.values.get("qwen35.block_count") as number) - ((plain.values.get("qwen35.nextn_predict_layers") as number | undefined) ?? 0);
+  const all = plain.values.get("qwen35.block_count") as number;
+  const layers = all - ((plain.values.get("qwen35.nextn_predict_layers") as number | undefined) ?? 0);
   if (file.names.length !== plain.tensors.size) throw new Difference(`${file.names.length} tensors, not ${plain.tensors.size}`);
   for (const [name, { sizes, type, position }] of plain.tensors) {
-    const known = checkpointName(name, layers, () => false);
+    const known = checkpointName(name, { layers, all }, () => false);
+    if (known === undefined) throw new Difference(`${name}: a tensor of no part`);
     const { shape, bytes: length } = file.info(known);
     const format = Object.values<GgmlFormat>(ggmlFormats).find((one) => one.type === type)!;
     const expected = (sizes.reduce((product, size) => product * size, 1) / format.elements) * format.bytes;

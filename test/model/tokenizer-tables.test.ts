@@ -178,14 +178,27 @@ describe("the library with our tables", () => {
     expect(ours({ ...json, model }, path).encode([{ text, special: true }], false)).toEqual(ids);
   });
 
-  test("also for tokens with quotes, and with tokens that are unknown", () => {
+  const quoted = (more: Json, unknown: boolean): Json => {
     const merges: [string, string][] = [['"', ","], ['",', '"'], ["\\", "\\"], ["t", "h"], ["th", "e"], ["Ġ", "a"], ['\\', '"']];
     const characters = byteCharacters.filter((character) => character !== "q");
-    const vocab = Object.fromEntries([...characters, ...merges.slice(0, -1).map((pair) => pair.join("")), "<unk>"].map((token, id) => [token, id]));
-    for (const more of [{}, { unk_token: "<unk>" }, { unk_token: "<unk>", fuse_unk: true }, { ignore_merges: true }]) {
-      const json = { added_tokens: [{ id: 900, content: "q", special: false, normalized: false }], normalizer: null, post_processor: null, pre_tokenizer: { type: "ByteLevel", add_prefix_space: false, use_regex: true }, decoder: { type: "ByteLevel" }, model: { type: "BPE", ...more, vocab: { ...vocab, q: 900 }, merges } };
-      same(json);
+    const made = (unknown ? merges.slice(0, -1) : merges).map((pair) => pair.join(""));
+    const vocab = Object.fromEntries([...characters, ...made, "<unk>"].map((token, id) => [token, id]));
+    return { added_tokens: [{ id: 900, content: "q", special: false, normalized: false }], normalizer: null, post_processor: null, pre_tokenizer: { type: "ByteLevel", add_prefix_space: false, use_regex: true }, decoder: { type: "ByteLevel" }, model: { type: "BPE", ...more, vocab: { ...vocab, q: 900 }, merges } };
+  };
+  const models = [{}, { unk_token: "<unk>" }, { unk_token: "<unk>", fuse_unk: true }, { ignore_merges: true }];
+
+  test("also for tokens with quotes", () => {
+    for (const more of models) same(quoted(more, false));
+  });
+
+  test("but not where a merge makes no token, as in the reference", () => {
+    for (const more of models) {
+      const error = thrownBy(() => ours(quoted(more, true), join(root, "tokenizer.json")));
+      expect([error.code, error.message]).toEqual(["file", expect.stringContaining('expected merges that each make a token, got none for merge 6, "\\\\ \\""')]);
     }
+    // The text of an added token may be the result of a merge.
+    const { added_tokens, ...others } = quoted({}, true);
+    expect(() => ours({ ...others, added_tokens: [...added_tokens, { id: 901, content: '\\"', special: false, normalized: false }] }, join(root, "tokenizer.json"))).not.toThrow();
   });
 });
 

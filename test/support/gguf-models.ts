@@ -49,6 +49,7 @@ export function partsOf(path: string): GgufToWrite {
 
 function valueOf(metadata: Metadata, key: string): GgufValue {
   const value = metadata.scalar(key);
+  if (typeof value === "bigint") return { type: value < 0n ? "i64" : "u64", value };
   if (typeof value === "boolean") return { type: "bool", value };
   if (typeof value === "number") return Number.isInteger(value) && !key.includes("freq_base") ? { type: "u32", value } : { type: "f32", value };
   if (value !== "array") return { type: "text", value: value! };

@@ -2,7 +2,8 @@
 
 /** A value of metadata, of a type by its name in that document. */
 export type GgufValue =
-  | { readonly type: "u32" | "i32" | "f32" | "u64"; readonly value: number }
+  | { readonly type: "u32" | "i32" | "f32"; readonly value: number }
+  | { readonly type: "u64" | "i64"; readonly value: number | bigint }
   | { readonly type: "bool"; readonly value: boolean }
   | { readonly type: "text"; readonly value: string }
   | { readonly type: "texts"; readonly value: readonly string[] }
@@ -28,7 +29,7 @@ export interface GgufToWrite {
   readonly tensors: readonly GgufTensorToWrite[];
 }
 
-const numbers = { u32: 4, i32: 5, f32: 6, u64: 10 } as const;
+const numbers = { u32: 4, i32: 5, f32: 6, u64: 10, i64: 11 } as const;
 
 /** Bytes that grow. */
 class Writer {
@@ -68,9 +69,14 @@ class Writer {
     this.#view.setFloat32(at, value, true);
   }
 
-  u64(value: number): void {
+  u64(value: number | bigint): void {
     const at = this.#room(8);
     this.#view.setBigUint64(at, BigInt(value), true);
+  }
+
+  i64(value: number | bigint): void {
+    const at = this.#room(8);
+    this.#view.setBigInt64(at, BigInt(value), true);
   }
 
   text(value: string): void {
@@ -119,6 +125,10 @@ function writeValue(out: Writer, value: GgufValue): void {
       out.u64(value.value.length);
       for (const number of Array.from(value.value)) out.i32(number);
       return;
+    case "u64":
+    case "i64":
+      out.u32(numbers[value.type]);
+      return out[value.type](value.value);
     default:
       out.u32(numbers[value.type]);
       return out[value.type](value.value);

@@ -4,6 +4,7 @@
  */
 import { FileError, UnsupportedError, describe } from "../../errors.ts";
 import type { Metadata } from "./metadata.ts";
+import type { Blocks } from "./names.ts";
 
 /** An architecture. */
 interface Architecture {
@@ -20,25 +21,28 @@ const architectures: Readonly<Record<string, Architecture>> = {
   qwen3next: { modelType: "qwen3_next", valueHeads: "block", experts: true },
 };
 
-/** Settings that change numbers and that these models do not have: each with the value that changes nothing, if it has one. */
-const foreign: Readonly<Record<string, number | string | boolean | undefined>> = {
-  "attention.scale": undefined,
-  "attention.causal": true,
-  "attention.sliding_window": 0,
-  "attention.max_alibi_bias": 0,
-  "attention.clamp_kqv": 0,
-  attn_logit_softcapping: 0,
-  final_logit_softcapping: 0,
-  logit_scale: 1,
-  embedding_scale: 1,
-  residual_scale: 1,
-  expert_weights_scale: 1,
-  expert_weights_norm: true,
-  expert_gating_func: 1,
-  expert_group_count: 0,
-  expert_group_used_count: 0,
-  "rope.scaling.type": "none",
-  "rope.scaling.factor": 1,
+/** Settings that change numbers and that these models do not have: each with the values that change nothing in llama.cpp. */
+const foreign: Readonly<Record<string, readonly (number | string | boolean)[]>> = {
+  "attention.scale": [],
+  "attention.causal": [true],
+  "attention.sliding_window": [0],
+  "attention.max_alibi_bias": [0],
+  "attention.clamp_kqv": [0],
+  attn_logit_softcapping: [0],
+  final_logit_softcapping: [0],
+  logit_scale: [1],
+  embedding_scale: [1],
+  residual_scale: [1],
+  expert_weights_scale: [1],
+  expert_weights_norm: [true],
+  expert_gating_func: [1],
+  expert_group_count: [0, 1],
+  expert_group_used_count: [0, 1],
+  // A linear scaling is one by the factor.
+  "rope.scaling.type": ["none", "linear"],
+  "rope.scaling.factor": [1, 0],
+  "rope.scaling.attn_factor": [1],
+  "rope.scale_linear": [1, 0], // the factor's old name
 };
 
 /** Sizes are far below this. */
@@ -64,10 +68,10 @@ export function expectArchitecture(metadata: Metadata, path: string, op: string)
   return name;
 }
 
-/** The number of a model's layers: prediction blocks come after them, and count as blocks. */
-export function layersOf(metadata: Metadata, name: string, path: string, op: string): number {
-  const blocks = required(metadata.integer(`${name}.block_count`, 1, 1 << 16), `${name}.block_count`, path, op);
-  return blocks - (metadata.integer(`${name}.nextn_predict_layers`, 0, blocks - 1) ?? 0);
+/** The numbers of a model's blocks: those that predict several tokens come after its layers. */
+export function blocksOf(metadata: Metadata, name: string, path: string, op: string): Blocks {
+  const all = required(metadata.integer(`${name}.block_count`, 1, 1 << 16), `${name}.block_count`, path, op);
+  return { all, layers: all - (metadata.integer(`${name}.nextn_predict_layers`, 0, all - 1) ?? 0) };
 }
 
 /**
@@ -79,9 +83,9 @@ export function layersOf(metadata: Metadata, name: string, path: string, op: str
 function recurrentOf(metadata: Metadata, name: string, path: string, op: string): readonly boolean[] | undefined {
   const key = `${name}.attention.recurrent_layers`;
   const flags = metadata.flags(key, 1 << 16);
-  const blocks = metadata.integer(`${name}.block_count`, 1, 1 << 16);
-  if (flags === undefined || flags.length === blocks) return flags?.slice(0, layersOf(metadata, name, path, op));
-  throw new FileError(path, { op, expected: `${key} to have ${blocks} elements, as block_count says`, received: `${flags.length}` });
+  const { all, layers } = blocksOf(metadata, name, path, op);
+  if (flags === undefined || flags.length === all) return flags?.slice(0, layers);
+  throw new FileError(path, { op, expected: `${key} to have ${all} elements, as block_count says`, received: `${flags.length}` });
 }
 
 /** Whether a layer has attention in place of a Gated DeltaNet. */
@@ -106,43 +110,57 @@ export function configOf(metadata: Metadata, vocabSize: number, tied: boolean, p
   const name = expectArchitecture(metadata, path, op);
   const { modelType, valueHeads, experts } = architectures[name]!;
   refuseForeign(metadata, name, path, op);
-  const optional = (key: string, least = 1) => metadata.integer(`${name}.${key}`, least, largest);
+  const blocks = blocksOf(metadata, name, path, op);
+  const optional = (key: string, most = largest) => metadata.integer(`${name}.${key}`, 1, most);
   const size = (key: string) => required(optional(key), `${name}.${key}`, path, op);
+  const optionalOfLayers = (key: string) => metadata.uniform(`${name}.${key}`, 1, largest, blocks.all);
+  const ofLayers = (key: string) => required(optionalOfLayers(key), `${name}.${key}`, path, op);
   const number = (key: string) => required(metadata.number(`${name}.${key}`), `${name}.${key}`, path, op);
-  const headDim = size("attention.key_length");
+  const refuse = (key: string, expected: string, received: number): FileError => new FileError(path, { op, expected: `${name}.${key} to be ${expected}`, received: `${received}` });
+  const multiple = (key: string, value: number, of: string, divisor: number): number => {
+    if (value % divisor !== 0) throw refuse(key, `a multiple of ${of} (${divisor})`, value);
+    return value / divisor;
+  };
+  const hidden = size("embedding_length");
+  const heads = ofLayers("attention.head_count");
+  const headDim = optional("attention.key_length") ?? multiple("embedding_length", hidden, "attention.head_count", heads);
   expectEqual("attention.value_length", headDim);
+  const rotated = optional("rope.dimension_count", headDim) ?? headDim;
+  if (rotated % 2 !== 0) throw refuse("rope.dimension_count", "an even number", rotated);
   const rank = size("ssm.time_step_rank");
-  const inner = size("ssm.inner_size");
-  if (inner % rank !== 0) throw new FileError(path, { op, expected: `${name}.ssm.inner_size to be a multiple of ssm.time_step_rank (${rank})`, received: `${inner}` });
+  const keyHeads = size("ssm.group_count");
+  multiple("ssm.time_step_rank", rank, "ssm.group_count", keyHeads);
+  const valueDim = multiple("ssm.inner_size", size("ssm.inner_size"), "ssm.time_step_rank", rank);
+  const wide = experts ? optionalOfLayers("feed_forward_length") : ofLayers("feed_forward_length");
   const recurrent = recurrentOf(metadata, name, path, op);
-  const ends = ["eos", "eot", "eom"].map((end) => metadata.integer(`tokenizer.ggml.${end}_token_id`, 0, largest));
+  const ends = ["eos", "eot", "eom"].map((end) => metadata.id(`tokenizer.ggml.${end}_token_id`, largest));
   return {
     model_type: modelType,
-    hidden_size: size("embedding_length"),
-    ...(optional("feed_forward_length") !== undefined && { intermediate_size: optional("feed_forward_length") }),
-    num_hidden_layers: layersOf(metadata, name, path, op),
+    hidden_size: hidden,
+    ...(wide !== undefined && { intermediate_size: wide }),
+    num_hidden_layers: blocks.layers,
     vocab_size: vocabSize,
     tie_word_embeddings: tied,
     hidden_act: "silu",
     rms_norm_eps: number("attention.layer_norm_rms_epsilon"),
     max_position_embeddings: size("context_length"),
-    num_attention_heads: size("attention.head_count"),
-    num_key_value_heads: size("attention.head_count_kv"),
+    num_attention_heads: heads,
+    num_key_value_heads: optionalOfLayers("attention.head_count_kv") ?? heads,
     head_dim: headDim,
-    rope_parameters: { rope_type: "default", rope_theta: number("rope.freq_base"), partial_rotary_factor: (optional("rope.dimension_count") ?? headDim) / headDim },
+    rope_parameters: { rope_type: "default", rope_theta: metadata.number(`${name}.rope.freq_base`) ?? 10000, partial_rotary_factor: rotated / headDim },
     ...(recurrent === undefined
       ? { full_attention_interval: intervalOf(metadata, name) }
       : { layer_types: recurrent.map((is) => (is ? "linear_attention" : "full_attention")) }),
-    linear_num_key_heads: size("ssm.group_count"),
+    linear_num_key_heads: keyHeads,
     linear_num_value_heads: rank,
     linear_key_head_dim: size("ssm.state_size"),
-    linear_value_head_dim: inner / rank,
+    linear_value_head_dim: valueDim,
     linear_conv_kernel_dim: size("ssm.conv_kernel"),
     linear_value_head_order: valueHeads,
     ...(experts && {
       num_experts: size("expert_count"),
-      num_experts_per_tok: size("expert_used_count"),
-      moe_intermediate_size: size("expert_feed_forward_length"),
+      num_experts_per_tok: ofLayers("expert_used_count"),
+      moe_intermediate_size: ofLayers("expert_feed_forward_length"),
       shared_expert_intermediate_size: size("expert_shared_feed_forward_length"),
     }),
     eos_token_id: [...new Set(ends.filter((end) => end !== undefined))],
@@ -150,8 +168,7 @@ export function configOf(metadata: Metadata, vocabSize: number, tied: boolean, p
 
   function expectEqual(key: string, value: number): void {
     const found = optional(key);
-    if (found === undefined || found === value) return;
-    throw new FileError(path, { op, expected: `${name}.${key} to be ${value}, as attention.key_length`, received: `${found}` });
+    if (found !== undefined && found !== value) throw refuse(key, `${value}, as attention.key_length`, found);
   }
 }
 
@@ -164,8 +181,8 @@ function refuseForeign(metadata: Metadata, name: string, path: string, op: strin
   for (const [key, neutral] of Object.entries(foreign)) {
     const full = `${name}.${key}`;
     const found = metadata.scalar(full);
-    if (found === undefined || found === neutral) continue;
-    const expected = neutral === undefined ? "none" : describe(neutral);
+    if (found === undefined || neutral.some((value) => value === found)) continue;
+    const expected = neutral.map((value) => describe(value)).join(" or ") || "none";
     throw new UnsupportedError({ op, argument: `${path}: ${full}`, expected, received: describe(found) });
   }
 }

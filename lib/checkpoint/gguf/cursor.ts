@@ -40,7 +40,7 @@ export class Cursor {
     return this.#size - this.at;
   }
 
-  /** An integer without a sign of 1, 2, 4 or 8 bytes. */
+  /** An integer without a sign of 1, 2, 4 or 8 bytes, below 2^53. */
   unsigned(bytes: 1 | 2 | 4 | 8, what: string): number {
     const [view, from] = this.#take(bytes, what);
     if (bytes < 8) return bytes === 1 ? view.getUint8(from) : bytes === 2 ? view.getUint16(from, true) : view.getUint32(from, true);
@@ -49,13 +49,16 @@ export class Cursor {
     return upper * 2 ** 32 + view.getUint32(from, true);
   }
 
-  /** An integer with a sign of 1, 2, 4 or 8 bytes. */
-  signed(bytes: 1 | 2 | 4 | 8, what: string): number {
+  /** An integer with a sign of 1, 2 or 4 bytes. */
+  signed(bytes: 1 | 2 | 4, what: string): number {
     const [view, from] = this.#take(bytes, what);
-    if (bytes < 8) return bytes === 1 ? view.getInt8(from) : bytes === 2 ? view.getInt16(from, true) : view.getInt32(from, true);
-    const value = Number(view.getBigInt64(from, true));
-    if (!Number.isSafeInteger(value)) throw new FormatError(`${what} to be between -2^53 and 2^53`, String(value));
-    return value;
+    return bytes === 1 ? view.getInt8(from) : bytes === 2 ? view.getInt16(from, true) : view.getInt32(from, true);
+  }
+
+  /** Any integer of 8 bytes. */
+  long(signed: boolean, what: string): bigint {
+    const [view, from] = this.#take(8, what);
+    return signed ? view.getBigInt64(from, true) : view.getBigUint64(from, true);
   }
 
   /** A float of 4 or 8 bytes. */

@@ -1,11 +1,11 @@
 /** A model in GGUF files, as a checkpoint in the layout of mlx-lm: names, shapes and configuration. */
-import { FileError, describe } from "../../errors.ts";
+import { FileError, UnsupportedError, describe } from "../../errors.ts";
 import { FileTensors, OpenFile } from "../file-tensors.ts";
 import type { Location, TensorRange } from "../file-tensors.ts";
 import type { TensorInfo } from "../header.ts";
 import { FormatError } from "../json.ts";
 import { PrefixedNames } from "../source.ts";
-import { attentionIn, configOf, expectArchitecture, layersOf } from "./architectures.ts";
+import { attentionIn, blocksOf, configOf, expectArchitecture } from "./architectures.ts";
 import { Cursor } from "./cursor.ts";
 import { readGgufHeader } from "./header.ts";
 import type { GgufTensor } from "./header.ts";
@@ -50,9 +50,9 @@ export class GgufCheckpoint extends FileTensors {
       const opened = paths.map((one, index) => this.#open(one, index, paths.length, op));
       this.values = opened[0]!.metadata;
       const name = expectArchitecture(this.values, this.path, op);
-      const layers = layersOf(this.values, name, this.path, op);
+      const blocks = blocksOf(this.values, name, this.path, op);
       const hasAttention = attentionIn(this.values, name, this.path, op);
-      for (const { file, tensors } of opened) for (const [own, tensor] of tensors) this.#add(own, checkpointName(own, layers, hasAttention), tensor, file, op);
+      for (const { file, tensors } of opened) for (const [own, tensor] of tensors) this.#add(own, checkpointName(own, blocks, hasAttention), tensor, file, op);
       this.#expectCount(op);
       const embedding = this.info("model.embed_tokens.weight").shape;
       if (embedding.length !== 2) throw this.#refuse("token_embd.weight to be a matrix", `${embedding.length} dimensions`, op);
@@ -120,7 +120,14 @@ export class GgufCheckpoint extends FileTensors {
     for (const [name, { info, location: { file, position } }] of this.#entries) if (file === of) yield [name, { offset: position, bytes: info.bytes }];
   }
 
-  #add(name: string, known: string, tensor: GgufTensor, file: OpenFile, op: string): void {
+  #add(name: string, known: string | undefined, tensor: GgufTensor, file: OpenFile, op: string): void {
+    // Under its own name a tensor could pass for one of the layout of mlx-lm.
+    if (known === undefined) {
+      const expected = `only tensors of a model of architecture ${this.values.text("general.architecture")}`;
+      throw new UnsupportedError({ op, argument: `${file.path}: ${name}`, expected, received: "a tensor of no known part" });
+    }
+    // With a dimension of 1 between channels and taps it would have the shape by which transformers' norms, which lack 1, are recognised.
+    if (isConvolution(known) && tensor.sizes.length !== 2) throw this.#refuse(`${name} of 2 dimensions, channels and taps`, `${tensor.sizes.length}: [${tensor.sizes.join(", ")}]`, op);
     if (this.#entries.has(known)) throw this.#refuse("each tensor once", `${describe(name)} twice`, op);
     this.#entries.set(known, { info: infoOf(known, tensor), location: { file, position: tensor.position } });
   }
@@ -144,9 +151,13 @@ function infoOf(name: string, { type: { stored, elements, bytes: blockBytes }, s
   return { dtype: "U8", weightFormat: stored.weightFormat, shape: [...shape.slice(0, -1), row], bytes, offset };
 }
 
+function isConvolution(name: string): boolean {
+  return name.endsWith(".linear_attn.conv1d.weight");
+}
+
 function shapeOf(name: string, sizes: readonly number[]): readonly number[] {
   // The converter leaves out the dimension of 1 that a convolution by channels and a gate of one row have.
-  if (sizes.length === 2 && name.endsWith(".linear_attn.conv1d.weight")) return [...sizes, 1];
+  if (isConvolution(name)) return [...sizes, 1];
   if (sizes.length === 1 && name.endsWith(".mlp.shared_expert_gate.weight")) return [1, ...sizes];
   return sizes;
 }

@@ -16,8 +16,8 @@ interface Stored {
   readonly bytes: number;
 }
 
-/** A value. */
-export type Value = number | boolean | Stored;
+/** A value: an integer that a number does not hold is a bigint. */
+export type Value = number | bigint | boolean | Stored;
 
 /** Texts in valid UTF-8: where each is among the bytes. */
 export interface StoredTexts {
@@ -48,6 +48,12 @@ export function readValue(cursor: Cursor, key: string): Value {
   if (type === arrayType) return readArray(cursor, key, what);
   const size = sizeOf(type, `the type of ${describe(key)}`);
   if (type === floatType || type === doubleType) return cursor.float(type === floatType ? 4 : 8, what);
+  if (size === 8) {
+    // Of a key that nothing reads, such as a seed, it may have any value.
+    const long = cursor.long(isSigned.has(type), what);
+    const value = Number(long);
+    return Number.isSafeInteger(value) ? value : long;
+  }
   if (type !== boolType) return isSigned.has(type) ? cursor.signed(size, what) : cursor.unsigned(size, what);
   const bool = cursor.unsigned(1, what);
   if (bool > 1) throw new FormatError(`${what} to be 0 or 1, a boolean`, String(bool));
@@ -99,7 +105,7 @@ export class Metadata {
   }
 
   /** A number, a boolean or a text; `"array"` for an array; undefined if there is none. */
-  scalar(key: string): number | boolean | string | undefined {
+  scalar(key: string): number | bigint | boolean | string | undefined {
     const value = this.#values.get(key);
     if (typeof value !== "object") return value;
     return value.type === "text" ? this.text(key) : "array";
@@ -134,6 +140,25 @@ export class Metadata {
     const value = this.#values.get(key);
     if (value === undefined || typeof value === "boolean") return value;
     throw this.#bad(key, "a boolean", value);
+  }
+
+  /**
+   * A whole number in `least..most`, also where a list has it for each of `count` layers; undefined if there is none.
+   *
+   * @throws {FileError} also for lists of different numbers.
+   */
+  uniform(key: string, least: number, most: number, count: number): number | undefined {
+    const value = this.#values.get(key);
+    if (typeof value !== "object" || value.type !== "array") return this.integer(key, least, most);
+    const [first, ...others] = this.integers(key, count) ?? [];
+    const known = others.length + 1 === count && first !== undefined && first >= least && first <= most && others.every((other) => other === first);
+    if (known) return first;
+    throw this.#error(`${key} to be a whole number in ${least}..${most}, or ${count} times the same one`, "another list");
+  }
+
+  /** The id of a token; undefined if there is none, for which llama.cpp also has 2^32 - 1. */
+  id(key: string, most: number): number | undefined {
+    return this.#values.get(key) === 2 ** 32 - 1 ? undefined : this.integer(key, 0, most);
   }
 
   /** An array of at most `most` texts; undefined if there is none. */
@@ -194,7 +219,8 @@ export class Metadata {
   }
 
   #bad(key: string, expected: string, value: Value): FileError {
-    return this.#error(`${key} to be ${expected}`, typeof value !== "object" ? describe(value) : value.type === "text" ? "a text" : "an array");
+    const received = typeof value === "object" ? (value.type === "text" ? "a text" : "an array") : typeof value === "bigint" ? String(value) : describe(value);
+    return this.#error(`${key} to be ${expected}`, received);
   }
 
   #error(expected: string, received: string): FileError {

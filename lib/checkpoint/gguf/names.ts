@@ -55,20 +55,30 @@ const ofWeights = (names: Readonly<Record<string, string>>) => Object.entries(na
 const ofWhole = new Map<string, string>(ofWeights(whole));
 const ofBlock = new Map<string, string>([...ofWeights(modules), ...Object.entries(tensors)]);
 const reversed = (names: ReadonlyMap<string, string>) => new Map([...names].map(([from, to]) => [to, from]));
-const [toWhole, toBlock] = [reversed(ofWhole), reversed(ofBlock)];
+const toWhole = reversed(ofWhole);
+// A mixer without its gate is reported by transformers' name of it.
+const toBlock = reversed(ofBlock).set("linear_attn.A_log", "ssm_a");
+
+/** The numbers of a model's blocks. */
+export interface Blocks {
+  /** Blocks before those that predict several tokens. */
+  readonly layers: number;
+  /** All blocks. */
+  readonly all: number;
+}
 
 /**
- * The name of a tensor in the layout of mlx-lm; its own, if it is of no known part.
+ * The name of a tensor in the layout of mlx-lm; undefined if it is of no part. Tensors of blocks that predict several tokens are
+ * named as `mtp.…`, whatever they are.
  *
- * @param layers the number of blocks before those that predict several tokens, whose tensors are named as `mtp.…`.
  * @param hasAttention whether a block has attention in place of a Gated DeltaNet.
  */
-export function checkpointName(name: string, layers: number, hasAttention: (block: number) => boolean): string {
+export function checkpointName(name: string, { layers, all }: Blocks, hasAttention: (block: number) => boolean): string | undefined {
   const [, block, part] = /^blk\.(0|[1-9]\d{0,5})\.(.+)$/.exec(name) ?? [];
-  if (block === undefined || part === undefined) return ofWhole.get(name) ?? name;
-  if (Number(block) >= layers) return `mtp.${name}`;
+  if (block === undefined || part === undefined) return ofWhole.get(name);
+  if (Number(block) >= layers) return Number(block) < all ? `mtp.${name}` : undefined;
   const known = part === fused.ggml && hasAttention(Number(block)) ? fused.known : ofBlock.get(part);
-  return known === undefined ? name : `model.layers.${block}.${known}`;
+  return known === undefined ? undefined : `model.layers.${block}.${known}`;
 }
 
 /** The name in the file of a tensor that {@link checkpointName} names, for messages. */

@@ -18,6 +18,24 @@ const expressions: Readonly<Record<string, string>> = { qwen2: qwen2Expression, 
 /** ggml's `enum llama_token_type`. Tokens of type `unused` have an id and nothing else. */
 const [normal, control, userDefined, unused] = [1, 3, 4, 5];
 
+/**
+ * Control tokens by their texts, whatever their type is: those that llama.cpp, too, takes for ends and for marks of code
+ * (`llama_vocab::impl::load`), as far as vocabularies of these models have them.
+ */
+const controls = new Set([
+  ...["<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<|end_of_text|>"],
+  ...["<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|fim_pad|>", "<|fim_repo|>", "<|repo_name|>", "<|file_sep|>"],
+]);
+
+/** The first two bytes of these. */
+const [lessThan, bar] = [0x3c, 0x7c];
+
+/** Far above the bytes of any end token. */
+const longestEnd = 256;
+
+/** End tokens that a file names. */
+const ends = ["eos", "eot", "eom"];
+
 /** More merges than tokens make no sense: each merge makes a token. */
 const mergesPerToken = 2;
 
@@ -53,11 +71,15 @@ export function readGgufTokenizer(op: string, path: string, vocabSize: number): 
   const pairs = required(values.texts("tokenizer.ggml.merges", mergesPerToken * all.length), "merges");
   const types = values.integers("tokenizer.ggml.token_type", vocabSize);
   if (types !== undefined && types.length !== all.length) throw refuse(`tokenizer.ggml.token_type of ${all.length} tokens`, `${types.length}`);
+  const merges = new TextTable(pairs.bytes);
+  for (let rank = 0; rank < pairs.length; rank++) addMerge(merges, pairs.bytes, pairs.starts[rank]!, pairs.ends[rank]!);
+  merges.index();
+  const isControl = controlsOf(values, all, merges);
   const tokens = new TextTable(all.bytes);
   const ids: number[] = [];
   const others: number[] = [];
   for (let id = 0; id < all.length; id++) {
-    if ((types?.[id] ?? normal) === normal) {
+    if ((types?.[id] ?? normal) === normal && !isControl.has(id)) {
       tokens.add(all.starts[id]!, all.ends[id]!);
       ids.push(id);
     } else others.push(id);
@@ -67,19 +89,16 @@ export function readGgufTokenizer(op: string, path: string, vocabSize: number): 
   const seen = new Set<string>();
   const added: JsonObject[] = [];
   for (const id of others) {
-    const [token, type] = [all.at(id), types![id]!];
+    const [token, type] = [all.at(id), types?.[id] ?? normal];
     if (seen.has(token) || tokens.find(token) !== undefined) throw twice(token);
     seen.add(token);
-    if (type === control || type === userDefined) {
-      added.push({ id, content: token, special: type === control, single_word: false, lstrip: false, rstrip: false, normalized: false });
-    } else if (type !== unused) {
+    if (![normal, control, userDefined, unused].includes(type)) {
       const expected = `types ${normal} (normal), ${control} (control), ${userDefined} (user-defined) and ${unused} (unused)`;
       throw new UnsupportedError({ op, argument: `${path}: tokenizer.ggml.token_type[${id}]`, expected, received: `${type}` });
     }
+    const special = type === control || isControl.has(id);
+    if (special || type === userDefined) added.push({ id, content: token, special, single_word: false, lstrip: false, rstrip: false, normalized: false });
   }
-  const merges = new TextTable(pairs.bytes);
-  for (let rank = 0; rank < pairs.length; rank++) addMerge(merges, pairs.bytes, pairs.starts[rank]!, pairs.ends[rank]!);
-  merges.index();
   const frame = frameOf(values, all);
   const json = {
     version: "1.0",
@@ -134,15 +153,36 @@ export function readGgufTokenizer(op: string, path: string, vocabSize: number): 
   }
 
   function idOf(metadata: Metadata, name: string, { length }: StoredTexts): number {
-    return required(metadata.integer(`tokenizer.ggml.${name}_token_id`, 0, length - 1), `${name}_token_id`);
+    return required(metadata.id(`tokenizer.ggml.${name}_token_id`, length - 1), `${name}_token_id`);
   }
+}
+
+/**
+ * The ids of tokens that are control tokens whatever their type is: some by their text, and the file's end tokens, unless plain text
+ * becomes them.
+ */
+function controlsOf(values: Metadata, tokens: StoredTexts, merges: TextTable): ReadonlySet<number> {
+  const found = new Set<number>();
+  const { bytes, starts } = tokens;
+  for (let id = 0; id < tokens.length; id++) {
+    const start = starts[id]!;
+    if (bytes[start] === lessThan && bytes[start + 1] === bar && controls.has(tokens.at(id))) found.add(id);
+  }
+  for (const name of ends) {
+    const id = values.id(`tokenizer.ggml.${name}_token_id`, largestId);
+    if (id === undefined || id >= tokens.length || tokens.ends[id]! - starts[id]! > longestEnd) continue;
+    const text = [...tokens.at(id)];
+    const isMade = text.length < 2 || text.some((_, cut) => merges.find(text.slice(0, cut).join(""), text.slice(cut).join("")) !== undefined);
+    if (!isMade) found.add(id);
+  }
+  return found;
 }
 
 /** The named tokens of a `tokenizer_config.json`. */
 function namedIn(values: Metadata, tokens: StoredTexts | undefined): JsonObject {
   const found: Record<string, string> = {};
   for (const [key, name] of Object.entries(namedTokens)) {
-    const id = values.integer(`tokenizer.ggml.${name}_token_id`, 0, largestId);
+    const id = values.id(`tokenizer.ggml.${name}_token_id`, largestId);
     if (id !== undefined && tokens !== undefined && id < tokens.length) found[key] = tokens.at(id);
   }
   return found;

@@ -1,6 +1,6 @@
 /**
- * How many tokens a text has at least, known without encoding it: merges make no tokens but those of the vocabulary. (The reference refuses
- * tokenizers with others.)
+ * How many tokens a text has at least, known without encoding it: merges make no tokens but those of the vocabulary. (Tokenizers with
+ * others are refused.)
  */
 import { byteCharacters } from "./byte-level.ts";
 import type { AddedToken } from "./added-tokens.ts";

@@ -138,6 +138,39 @@ export class TextTable {
     return undefined;
   }
 
+  /** The place of the first text of two parts that together are neither a text of `known` nor one of `others`; undefined if there is none. */
+  firstJoinedOutside(known: TextTable, others: ReadonlySet<string>): number | undefined {
+    // Training makes merges and tokens in one order, so the next token is tried before a search.
+    let next = 0;
+    for (let place = 0; place < this.#length; place++) {
+      if (known.#isJoined(next, this.#bytes, this.#starts[place]!, this.#ends[place]!)) {
+        next++;
+        continue;
+      }
+      const parts = this.#bytes.subarray(this.#starts[place], this.#ends[place]);
+      if (!parts.includes(separator)) continue;
+      const joined = utf8.decode(parts.filter((byte) => byte !== separator));
+      const found = known.find(joined);
+      if (found !== undefined) next = found + 1;
+      else if (!others.has(joined)) return place;
+    }
+    return undefined;
+  }
+
+  /** Whether the text at a place is this text of two parts without their {@link separator}. */
+  #isJoined(place: number, bytes: Uint8Array, start: number, end: number): boolean {
+    if (place >= this.#length) return false;
+    const own = this.#bytes;
+    let at = this.#starts[place]!;
+    if (this.#ends[place]! - at !== end - start - 1) return false;
+    for (let i = start; i < end; i++) {
+      const byte = bytes[i]!;
+      if (byte === separator) continue;
+      if (own[at++] !== byte) return false;
+    }
+    return true;
+  }
+
   /** Writes a text into the buffer. @returns the place after it; −1 if it has no UTF-8, or is longer than every text of the table. */
   #write(text: string, from: number): number {
     const { length } = text;

@@ -36,9 +36,9 @@ export interface Vocabulary {
 /**
  * Checks the tokens.
  *
- * @throws {FileError} for tokens outside these limits, ids that two tokens share, and members of other types.
+ * @throws {FileError} for tokens outside these limits, ids that two tokens share, merges that make no token, and members of other types.
  */
-export function readVocabulary(op: string, path: string, { json, tokens, ids }: TokenizerTables, limits: VocabularyLimits): Vocabulary {
+export function readVocabulary(op: string, path: string, { json, tokens, ids, merges }: TokenizerTables, limits: VocabularyLimits): Vocabulary {
   const { added_tokens: addedTokens = [] } = json;
   const refuse = (expected: string, received: string) => new FileError(path, { op, expected, received });
   if (!Array.isArray(addedTokens)) throw refuse("added_tokens: an array", describe(addedTokens));
@@ -89,6 +89,10 @@ export function readVocabulary(op: string, path: string, { json, tokens, ids }: 
   }
   const missing = byteCharacters.findIndex((character) => idOf(character) === undefined);
   if (missing >= 0) throw refuse("a token for each byte", `none for byte ${missing}`);
+  // Text that becomes no token would be lost; the reference refuses such tokenizers, too. An added token stands for its own text, which is
+  // that of the merged bytes where these are ASCII.
+  const bad = merges.firstJoinedOutside(tokens, new Set([...contents.values()].filter((content) => /^[!-~]+$/.test(content))));
+  if (bad !== undefined) throw refuse("merges that each make a token", `none for merge ${bad}, ${describe(merges.at(bad).replace("\ufffd", " "))}`);
   for (const id of limits.eosTokens) {
     if (textOf(id) === undefined) throw refuse(`a token with id ${id}, an end token of this model`, "none");
   }

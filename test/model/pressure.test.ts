@@ -177,6 +177,53 @@ describe("idle sessions", () => {
     expect(tokens).toEqual((await coldRun(roomy, textOf(1, 5), 6)).tokens);
   });
 
+  test("one that is not to wait goes on, too, after a later request or a sequence of the caller's took its memory while it was idle", async () => {
+    using roomy = await openTiny(device);
+    using model = await openTiny(device, one);
+    const cold = (await coldRun(roomy, textOf(0, 5), 6)).tokens;
+    const takers = [
+      async () => void (await model.session().append(textOf(1, 5)).complete({ ...all, maxTokens: 3 })),
+      async () => model.sequence()[Symbol.dispose](),
+    ];
+    for (const take of takers) {
+      using session = model.session({ whenFull: "error" }).append(textOf(0, 5));
+      const pieces = session.generate({ ...all, maxTokens: 6 });
+      const tokens = [(await pieces.next()).value!.token];
+      await Bun.sleep(300);
+      await take();
+      expect(session.read).toBe(0);
+      for await (const { token } of pieces) tokens.push(token);
+      expect(tokens).toEqual(cold);
+    }
+  });
+
+  test("logits and hidden states are those that were read, also if the caller's own code changes the session as the reading ends", async () => {
+    using roomy = await openTiny(device);
+    using model = await openTiny(device, one);
+    const prompt = textOf(0, 5);
+    const cold = await lastOf(roomy, prompt);
+    for (const what of ["logits", "hidden"] as const) {
+      for (let turns = 0; turns < 9; turns++) {
+        for (const change of [(session: Session) => session.append(textOf(1, 2)), () => model.sequence()[Symbol.dispose]()]) {
+          using session = model.session().append(prompt);
+          let changed = Promise.resolve();
+          const after = async (): Promise<void> => {
+            for (let i = 0; i < turns; i++) await null;
+            change(session);
+          };
+          const onProgress = ({ read, total }: { readonly read: number; readonly total: number }): void => {
+            // A session at work, or one whose memory is in use, refuses.
+            if (read === total) changed = after().catch(() => {});
+          };
+          const found = await session[what]({ onProgress });
+          await changed;
+          if (what === "logits") expect(bitsEqual(found, cold)).toBe(true);
+          else expect(found.length).toBe(model.config.hiddenSize);
+        }
+      }
+    }
+  });
+
   test("a fork takes nothing, and shares what was read until one of them goes on", async () => {
     using roomy = await openTiny(device);
     using model = await openTiny(device, { states: 2, pages: { count: 12, tokens: 4 } });

@@ -276,25 +276,32 @@ export class Conversation {
     return signal === undefined ? this.#ended.signal : AbortSignal.any([signal, this.#ended.signal]);
   }
 
-  /** Reads all tokens and keeps the last one's results. */
-  async readAll(op: string, signal: AbortSignal | undefined, { hidden, onProgress }: Wanted): Promise<void> {
+  /**
+   * Reads all tokens and keeps the last one's results.
+   *
+   * @returns them: code of the caller's that runs before the next await ends may change the session. `hidden` is empty unless wanted.
+   */
+  async readAll(op: string, signal: AbortSignal | undefined, { hidden, onProgress }: Wanted): Promise<{ readonly logits: Float32Array; readonly hidden: Float32Array }> {
     if (this.tokens.length === 0) throw new GatedDeltaError("state", { op, message: "this session has no tokens: append some first" });
     expectFits(op, this.model, this.tokens.length, 0);
     // Results of an earlier read were not kept, so all tokens are read again.
     if (this.read === this.tokens.length) this.drop();
+    const results = { logits: new Float32Array(), hidden: new Float32Array() };
     const take = (result: RunResult): void => {
-      this.logits = result.logits.slice();
-      if (hidden) this.hidden = result.hidden.slice();
+      results.logits = this.logits = result.logits.slice();
+      if (hidden) results.hidden = this.hidden = result.hidden.slice();
     };
     await this.asRequest("reading", () => this.do(new ReadAll(this, { take, hidden, onProgress }), this.signalWith(signal)));
     if (this.disposed) throw endedError(op);
+    return results;
   }
 
   /** Reads again what was lost, including the last logits if it had them. */
   async readAgain(op: string): Promise<void> {
     const { taken } = this.memory;
-    if (taken?.logits === true) return this.readAll(op, undefined, { hidden: false, onProgress: undefined });
-    if (taken !== undefined && taken.read > 0) {
+    if (taken?.logits === true) {
+      await this.readAll(op, undefined, { hidden: false, onProgress: undefined });
+    } else if (taken !== undefined && taken.read > 0) {
       await this.asRequest("saving", () => this.do(new ReadAll(this, { to: taken.read }), this.#ended.signal));
     }
   }

@@ -177,15 +177,18 @@ export class Generation {
     return this.#drafter?.draft(Math.min(this.#draftTokens, this.#most - this.#of.tokens.length - 1)) ?? [];
   }
 
-  /** Waits for something that is not the model's work. */
+  /** Waits for something that is not the model's work. The request is not idle meanwhile: its consumer has asked for a piece. */
   async #unlessAborted<T>(work: Promise<T>): Promise<T> {
     const { promise, reject } = Promise.withResolvers<never>();
+    const { request } = this.#of;
+    request?.works();
     const abort = (): void => reject(this.#signal.reason);
     this.#signal.addEventListener("abort", abort);
     try {
       return await Promise.race([work, promise]);
     } finally {
       this.#signal.removeEventListener("abort", abort);
+      request?.rests();
       work.catch(() => {}); // nothing waits for it any more
     }
   }

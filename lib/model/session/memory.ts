@@ -147,7 +147,8 @@ export class SessionMemory {
     if (request !== undefined) {
       const { pageTokens } = memoryOf(this.#of.model).pages.ledger;
       request.floor = Math.min(holding.list.pages.length + 1, Math.ceil(this.#of.tokens.length / pageTokens));
-      if (request.whenFull === "error") request.refused = gaveWayError();
+      // One that is idle waits for nothing now, and is read again when its consumer asks for more.
+      if (request.whenFull === "error" && !request.paused) request.refused = gaveWayError();
     }
     this.#holding = undefined;
     holding.leave(this.#of);

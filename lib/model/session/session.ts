@@ -237,8 +237,8 @@ export class Session implements Disposable {
   async logits(options: ReadOptions = {}): Promise<Float32Array> {
     const op = "session.logits";
     const { signal, onProgress } = this.#readOptions(op, options);
-    if (this.#of.logits === undefined) await this.#of.readAll(op, signal, { hidden: false, onProgress });
-    return this.#of.logits!.slice();
+    const logits = this.#of.logits ?? (await this.#of.readAll(op, signal, { hidden: false, onProgress })).logits;
+    return logits.slice();
   }
 
   /**
@@ -251,8 +251,8 @@ export class Session implements Disposable {
   async hidden(options: ReadOptions = {}): Promise<Float32Array> {
     const op = "session.hidden";
     const { signal, onProgress } = this.#readOptions(op, options);
-    if (this.#of.hidden === undefined) await this.#of.readAll(op, signal, { hidden: true, onProgress });
-    return this.#of.hidden!.slice();
+    const hidden = this.#of.hidden ?? (await this.#of.readAll(op, signal, { hidden: true, onProgress })).hidden;
+    return hidden.slice();
   }
 
   #readOptions(op: string, options: ReadOptions): ReadOptions {

@@ -78,8 +78,8 @@ export interface LinearArguments {
  * ```
  *
  * The inner sums are exact integers. The outer one goes from the first group to the last, and each of its products and sums is rounded to
- * float32; where there is a b, the product with s only after it is added to the last term, as a fused multiply-add. The bits are the same for every
- * instruction set. A row with NaN or an infinity gives NaN. Float weights and `mxfp8` are multiplied exactly.
+ * float32; where there is a b, the product with s only after it is added to the last term, as a fused multiply-add. The residual is added last. The
+ * bits are the same for every instruction set. A row with NaN or an infinity gives NaN. Float weights and `mxfp8` are multiplied exactly.
  *
  * The order of the sum depends on inFeatures, on the form of the weight and on `products` only, so a row has the same bits in
  * any batch, and with f32 outputs the residual gives the bits of {@link add}. With `products: "matrix"` this is so if a GPU's

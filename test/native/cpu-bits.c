@@ -220,7 +220,7 @@ static gd_cpu_matrix any_matrix(int64_t rows, int64_t columns) {
 }
 
 static void any_linear(void) {
-  int64_t rows = draw(2) ? 1 : 1 + draw(20), inputs = 1 + draw(draw(4) ? 300 : 2500), outputs = 1 + draw(80);
+  int64_t rows = draw(2) ? 1 : 1 + draw(30), inputs = 1 + draw(draw(4) ? 300 : 2500), outputs = 1 + draw(80);
   gd_cpu_matrix weight = any_matrix(outputs, inputs);
   gd_cpu_linear op = {
     .rows = rows, .out_features = outputs, .weight = weight, .x = tensor(any_type(), rows, 1, weight.columns, -1, 1),

@@ -55,7 +55,7 @@ onEachBackend("linear", (backend) => {
     );
   const cases = fc.record({
     seed: fc.integer({ min: 1, max: 2 ** 30 }),
-    sizes: fc.tuple(fc.nat({ max: 20 }), size(200), size(80)),
+    sizes: fc.tuple(fc.nat({ max: 28 }), size(200), size(80)),
     x: formats,
     weight: formats,
     narrow: fc.boolean(),
@@ -91,6 +91,21 @@ onEachBackend("linear", (backend) => {
     ] as const) {
       const given = build(rows, [rows, 5, outFeatures]);
       expectNear(`${rows} rows`, run(given.x, given.weight), referenceOf(given.x, given.weight).data, bounds.f32);
+    }
+  });
+
+  test("a row has the same bits alone and among as many as share what is read of a weight, or more", () => {
+    for (const [i, rows] of [2, 5, 9, 13, 16, 17, 21, 24, 25].entries()) {
+      for (const weight of ["f32", "bf16", "f16"] as const) {
+        const [columns, features] = [i % 2 ? 64 : 83, 24 * (i % 3) + 7 + (i % 2)];
+        const given = build(rows, [rows, columns, features], { ...f32, weight });
+        const together = run(given.x, given.weight, { ...f32, weight });
+        for (let row = 0; row < rows; row++) {
+          const alone = reference([1, columns], given.x.data.subarray(row * columns, (row + 1) * columns));
+          const label = `row ${row} of ${rows} by ${weight}`;
+          expectSameBits(label, run(alone, given.weight, { ...f32, weight }), together.slice(row * features, (row + 1) * features));
+        }
+      }
     }
   });
 

@@ -42,7 +42,8 @@ GD_INT8_KERNELS(baseline);
  * only. 0 for other processors. Written before any kernel runs. */
 extern __attribute__((visibility("hidden"))) int gd_cpu_asks_by_pages;
 /* Whether its vector units have 512 bits, if it has AVX-512: on Intel's processors, and on most of AMD's from Zen 5 on. Then several int8 rows are lanes with VBMI
- * (int8_turned_dots.h), and numbers of small blocks for one row are asked for into the first cache. Written as early. */
+ * (int8_turned_dots.h), numbers of small blocks for one row are asked for into the first cache, and up to 24 rows by floats have no panels (linear.h). Written
+ * as early. */
 extern __attribute__((visibility("hidden"))) int gd_cpu_is_wide;
 /* Whether it has AVX-512 VBMI and GFNI, which kernels of int8 use besides their set's instructions. Written as early. */
 extern __attribute__((visibility("hidden"))) int gd_cpu_has_vbmi;

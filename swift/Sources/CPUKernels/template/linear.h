@@ -105,17 +105,21 @@ enum { LINEAR_FEW = LINEAR_SUMS_AT_ONCE };
 enum { LINEAR_SUMS = GD_CPU_LINEAR_DEEP_ROWS * LINEAR_WIDE * 2 * GD_LANES + LINEAR_TILE };
 /* Floats for the outputs of a panel's rows and LINEAR_WIDE features, and a vector that is read beyond them. */
 enum { LINEAR_ALL_OUTPUTS = GD_CPU_LINEAR_ROWS * LINEAR_WIDE + GD_LANES };
-/* The most rows that are multiplied without panels of weight, and their outputs with those that fill the last sum_eight. */
-enum { LINEAR_FEW_ROWS = GD_WIDTH < 8 ? LINEAR_TAKEN : 8, LINEAR_FEW_VALUES = LINEAR_FEW_ROWS * LINEAR_FEW + 8 };
+/* The most rows that are multiplied without panels of weight: of floats, of which panels would be copies for a few tiles, more where units have 512 bits; and
+ * the outputs of as many with those that fill the last sum_eight. */
+enum { LINEAR_FEW_ROWS = GD_WIDTH < 8 ? LINEAR_TAKEN : 8, LINEAR_FEW_FLOATS = GD_WIDTH == 16 ? 3 * LINEAR_TAKEN : LINEAR_FEW_ROWS };
+enum { LINEAR_FEW_VALUES = LINEAR_FEW_FLOATS * LINEAR_FEW + 8 };
 /* The longest row that these suffice for: groups of 16 columns have no biases, others are twice as long. */
 enum { LINEAR_DOT_COLUMNS = (LINEAR_SUMS - LINEAR_FEW_VALUES) / LINEAR_FEW * MATRIX_LEAST_GROUP };
 
 /* Whether there are few rows, which fit a panel. With AVX2 more than four, which take two turns, are no gain by blocks of 256. */
 GD_INLINE int linear_is_few(const gd_cpu_linear *op) {
-  int64_t columns = op->weight.columns, most = columns + GD_LANES;
-  if (op->rows == 1) return columns <= LINEAR_DOT_COLUMNS;
-  if (GD_WIDTH == 8 && op->rows > LINEAR_TAKEN && layout_of(&op->weight).elements == 256) return 0;
-  return op->rows <= LINEAR_FEW_ROWS && columns <= LINEAR_DOT_COLUMNS && LINEAR_FEW_ROWS * most <= GD_CPU_LINEAR_PANEL;
+  int64_t columns = op->weight.columns, rows = op->rows, whole = columns + GD_LANES;
+  if (rows == 1) return columns <= LINEAR_DOT_COLUMNS;
+  matrix_layout layout = layout_of(&op->weight);
+  if (GD_WIDTH == 8 && rows > LINEAR_TAKEN && layout.elements == 256) return 0;
+  int64_t most = layout.elements == 1 && gd_cpu_is_wide ? LINEAR_FEW_FLOATS : LINEAR_FEW_ROWS;
+  return rows <= most && columns <= LINEAR_DOT_COLUMNS && (rows + 1) / 2 * 2 * whole <= GD_CPU_LINEAR_PANEL;
 }
 
 /* See gd_cpu_kernels. Rows that are taken together lie as linear_few says. */

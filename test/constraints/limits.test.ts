@@ -153,6 +153,23 @@ test("a text that is closed while it opens or is asked takes none of the Worker'
   other.close();
 });
 
+test("a text keeps none of the masks that it gave", async () => {
+  using model = await LanguageModel.load(device, tinyModel, { states: 2, pages: 8 });
+  using matchers = new Matchers();
+  const text = await matchers.open("generate", "grammar", model.text, model.config, 'root ::= "a"*');
+  const [a] = model.text.tokenizer.encode("a");
+  const masks: WeakRef<object>[] = [];
+  for (let i = 0; i < 200; i++) {
+    const found = await text.next([a!], []);
+    if (!("masks" in found)) throw new Error("it does not fit");
+    masks.push(new WeakRef(found.masks));
+  }
+  await Bun.sleep(0);
+  Bun.gc(true);
+  expect(masks.filter((mask) => mask.deref() !== undefined).length).toBeLessThan(20);
+  text.close();
+});
+
 test("a grammar that a Worker has does not wait for another one's compilation", async () => {
   using model = await LanguageModel.load(device, tinyModel, { states: 2, pages: 8 });
   using matchers = new Matchers();

@@ -220,6 +220,7 @@ static gd_cpu_matrix any_matrix(int64_t rows, int64_t columns) {
 }
 
 static void any_linear(void) {
+  gd_cpu_is_wide = (int)draw(2);
   int64_t rows = draw(2) ? 1 : 1 + draw(30), inputs = 1 + draw(draw(4) ? 300 : 2500), outputs = 1 + draw(80);
   gd_cpu_matrix weight = any_matrix(outputs, inputs);
   gd_cpu_linear op = {

@@ -23,7 +23,7 @@ const architectures: Readonly<Record<string, Architecture>> = {
 
 /** Settings that change numbers and that these models do not have: each with the values that change nothing in llama.cpp. */
 const foreign: Readonly<Record<string, readonly (number | string | boolean)[]>> = {
-  "attention.scale": [],
+  "attention.scale": [0],
   "attention.causal": [true],
   "attention.sliding_window": [0],
   "attention.max_alibi_bias": [0],
@@ -33,7 +33,7 @@ const foreign: Readonly<Record<string, readonly (number | string | boolean)[]>> 
   logit_scale: [1],
   embedding_scale: [1],
   residual_scale: [1],
-  expert_weights_scale: [1],
+  expert_weights_scale: [0, 1],
   expert_weights_norm: [true],
   expert_gating_func: [1],
   expert_group_count: [0, 1],

@@ -84,7 +84,8 @@ export class Matchers implements Disposable {
             throw failedError(op, cause);
           });
         });
-        asked = Promise.allSettled([asked, answering]);
+        // Without a value: it would hold all masks of the answer.
+        asked = Promise.allSettled([asked, answering]).then(() => {});
         const answer = await answering;
         if (answer.kind === "unfit") return { unfit: answer.index };
         if (answer.kind === "masks") return { masks: answer.masks };

@@ -7,6 +7,7 @@ import { deltaCalls } from "../cases/gated-delta.ts";
 import { linearFormCalls } from "../cases/linear.ts";
 import type { LinearShape } from "../cases/linear.ts";
 import type { Temperature } from "../operands.ts";
+import { timesOf } from "./times.ts";
 
 interface Case extends Disposable {
   call(): void;
@@ -63,12 +64,5 @@ for await (const line of createInterface({ input: process.stdin })) {
     at = name;
   }
   const { call } = cases.get(how) ?? cases.set(how, prepare(name, how)).get(how)!;
-  const times: number[] = [];
-  const end = Bun.nanoseconds() + Number(milliseconds) * 1e6;
-  while (times.length < 2 || Bun.nanoseconds() < end) {
-    const since = Bun.nanoseconds();
-    call();
-    times.push((Bun.nanoseconds() - since) / 1e3);
-  }
-  console.log(JSON.stringify(times));
+  console.log(JSON.stringify(timesOf(call, Number(milliseconds))));
 }

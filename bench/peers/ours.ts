@@ -3,6 +3,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { Device, gatedDelta } from "../../lib/index.ts";
+import { timesOf } from "./times.ts";
 
 const [algorithm, threads, folder] = process.argv.slice(2) as ["recurrent" | "chunked", string, string];
 const [keyHeads, valueHeads, dim] = [16, 32, 128];
@@ -52,12 +53,5 @@ for await (const line of createInterface({ input: process.stdin })) {
     console.log("[]");
     continue;
   }
-  const times: number[] = [];
-  const end = Bun.nanoseconds() + Number(milliseconds) * 1e6;
-  while (times.length < 2 || Bun.nanoseconds() < end) {
-    const since = Bun.nanoseconds();
-    call();
-    times.push((Bun.nanoseconds() - since) / 1e3);
-  }
-  console.log(JSON.stringify(times));
+  console.log(JSON.stringify(timesOf(call, Number(milliseconds))));
 }

@@ -1,4 +1,4 @@
-/** Signals that callers pass. */
+/** Signals that callers pass, and waits that they end. */
 
 const abortedOf = Object.getOwnPropertyDescriptor(AbortSignal.prototype, "aborted")!.get!;
 
@@ -9,5 +9,17 @@ export function isSignal(value: unknown): value is AbortSignal {
     return true;
   } catch {
     return false;
+  }
+}
+
+/** The result of some work, unless the signal comes first: then its reason is thrown. */
+export async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  const aborted = Promise.withResolvers<never>();
+  const abort = (): void => aborted.reject(signal.reason);
+  signal.addEventListener("abort", abort);
+  try {
+    return await Promise.race([work, aborted.promise]);
+  } finally {
+    signal.removeEventListener("abort", abort);
   }
 }

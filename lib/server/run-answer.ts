@@ -1,4 +1,5 @@
 /** Runs requests for answers on a model. */
+import { unlessAborted } from "../arguments/signals.ts";
 import { BoundsError } from "../errors.ts";
 import type { LanguageModel } from "../model/language-model.ts";
 import { longestOf } from "../model/session/capacity.ts";
@@ -73,7 +74,7 @@ export async function* answerEvents(request: AnswerRequest, { model, cache, salt
   const options = { ...request.options, maxReasoningTokens, maxTokens: Math.min(maxTokens, room), minTokens: Math.min(minTokens, maxTokens, room), signal };
   // Wrong options would be found later otherwise: once the store was asked, or the prompt read.
   if (request.answers > 1 || prefixes !== undefined) await expectOptions(session, options);
-  const restored = (await unlessAborted(prefixes?.restore(session, salt), signal)) ?? 0;
+  const restored = prefixes === undefined ? 0 : await unlessAborted(prefixes.restore(session, salt), signal);
   let sessions = [session];
   if (request.answers > 1) {
     await session.logits({ signal });
@@ -111,19 +112,6 @@ async function expectOptions(session: Session, options: GenerateOptions): Promis
     await session.generate({ ...options, signal: aborted }).next();
   } catch (error) {
     if (error !== aborted.reason) throw error;
-  }
-}
-
-/** The result of some work, unless the signal comes first: then its reason is thrown. */
-async function unlessAborted<T>(work: Promise<T> | undefined, signal: AbortSignal): Promise<T | undefined> {
-  if (work === undefined) return undefined;
-  const aborted = Promise.withResolvers<never>();
-  const abort = (): void => aborted.reject(signal.reason);
-  signal.addEventListener("abort", abort);
-  try {
-    return await Promise.race([work, aborted.promise]);
-  } finally {
-    signal.removeEventListener("abort", abort);
   }
 }
 

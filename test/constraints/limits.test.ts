@@ -110,11 +110,14 @@ describe("the size of a grammar", () => {
 const device = openDevice(1);
 afterAll(() => device.close());
 
+/** Opens texts of a model's grammars. */
+const opening = (matchers: Matchers, { text, config }: LanguageModel) => (grammar: string) => matchers.open("generate", "grammar", text, config, grammar);
+
 test("a text that is closed before a Worker was free for it is not compiled", async () => {
   using model = await LanguageModel.load(device, tinyModel, { states: 2, pages: 8 });
   using matchers = new Matchers();
   const ask = spyOn(MatcherWorker.prototype, "ask");
-  const open = (grammar: string) => matchers.open("generate", "schema", model.text, model.config, grammar);
+  const open = opening(matchers, model);
   const slow = range(3, (i) => grammarOf({ type: "array", items: { type: "integer", maximum: 99 + i }, maxItems: 400 }));
   const [left, late] = ['root ::= "left"', 'root ::= "late"'];
   try {
@@ -136,7 +139,7 @@ test("a text that is closed before a Worker was free for it is not compiled", as
 test("a text that is closed while it opens or is asked takes none of the Worker's other texts with it", async () => {
   using model = await LanguageModel.load(device, tinyModel, { states: 2, pages: 8 });
   using matchers = new Matchers();
-  const open = (grammar: string) => matchers.open("generate", "grammar", model.text, model.config, grammar);
+  const open = opening(matchers, model);
   const grammar = 'root ::= "ab"+';
   // The first opens while the Worker still gets its tokens.
   const other = await open(grammar);
@@ -156,7 +159,7 @@ test("a text that is closed while it opens or is asked takes none of the Worker'
 test("a text keeps none of the masks that it gave", async () => {
   using model = await LanguageModel.load(device, tinyModel, { states: 2, pages: 8 });
   using matchers = new Matchers();
-  const text = await matchers.open("generate", "grammar", model.text, model.config, 'root ::= "a"*');
+  const text = await opening(matchers, model)('root ::= "a"*');
   const [a] = model.text.tokenizer.encode("a");
   const masks: WeakRef<object>[] = [];
   for (let i = 0; i < 200; i++) {
@@ -173,7 +176,7 @@ test("a text keeps none of the masks that it gave", async () => {
 test("a grammar that a Worker has does not wait for another one's compilation", async () => {
   using model = await LanguageModel.load(device, tinyModel, { states: 2, pages: 8 });
   using matchers = new Matchers();
-  const open = (grammar: string) => matchers.open("generate", "grammar", model.text, model.config, grammar);
+  const open = opening(matchers, model);
   const known = 'root ::= "yes"';
   const first = await open(known);
   await first.next([], []);

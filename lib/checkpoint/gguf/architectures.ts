@@ -45,6 +45,9 @@ const foreign: Readonly<Record<string, readonly (number | string | boolean)[]>> 
   "rope.scale_linear": [1, 0], // the factor's old name
 };
 
+/** The end tokens that a file's keys name. */
+export const endNames = ["eos", "eot", "eom"] as const;
+
 /** Sizes are far below this. */
 const largest = 2 ** 31 - 1;
 
@@ -133,7 +136,7 @@ export function configOf(metadata: Metadata, vocabSize: number, tied: boolean, p
   const valueDim = multiple("ssm.inner_size", size("ssm.inner_size"), "ssm.time_step_rank", rank);
   const wide = experts ? optionalOfLayers("feed_forward_length") : ofLayers("feed_forward_length");
   const recurrent = recurrentOf(metadata, name, path, op);
-  const ends = ["eos", "eot", "eom"].map((end) => metadata.id(`tokenizer.ggml.${end}_token_id`, largest));
+  const ends = endNames.map((end) => metadata.id(`tokenizer.ggml.${end}_token_id`, largest));
   return {
     model_type: modelType,
     hidden_size: hidden,

@@ -1,4 +1,5 @@
 /** The identity of a loaded model, computed once, on the first request. */
+import { unlessAborted } from "../../arguments/signals.ts";
 import { DisposedError, FileError, GatedDeltaError, errorOf } from "../../errors.ts";
 import type { ActivationForm } from "../../native/options.ts";
 import type { ModelConfig } from "../model-config.ts";
@@ -83,18 +84,6 @@ export class ModelIdentity implements Disposable {
     }
     this.#known = identityOf(this.#config, this.#tensors, ({ name, file }) => known.get(file)!.get(name)!, this.#activations);
     return this.#known;
-  }
-}
-
-/** The result of a promise, or a rejection with the signal's reason if that comes first. */
-async function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  const aborted = Promise.withResolvers<never>();
-  const abort = (): void => aborted.reject(signal.reason);
-  signal.addEventListener("abort", abort);
-  try {
-    return await Promise.race([promise, aborted.promise]);
-  } finally {
-    signal.removeEventListener("abort", abort);
   }
 }
 

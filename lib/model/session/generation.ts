@@ -1,5 +1,6 @@
 /** An answer, token by token. */
 import { invalid } from "../../arguments/checks.ts";
+import { unlessAborted } from "../../arguments/signals.ts";
 import { BoundsError, GatedDeltaError, UnsupportedError } from "../../errors.ts";
 import { NgramDrafter } from "../ngram-drafter.ts";
 import { anySeed } from "../sampling/philox.ts";
@@ -132,7 +133,7 @@ export class Generation {
     of.memory.settle();
     const { logits } = of;
     if (logits !== undefined) {
-      if (!this.#guide.ready) await this.#unlessAborted(this.#guide.arrived());
+      if (!this.#guide.ready) await this.#guided(this.#guide.arrived());
       this.#take({ logits, best: undefined });
       if (this.#chosen.length === 0) this.#signal.throwIfAborted();
       return;
@@ -141,7 +142,7 @@ export class Generation {
     if (of.read === of.tokens.length) of.drop();
     const guesses = this.#guesses();
     if (guesses.length === 0) this.#guide.ask();
-    const drafts = guesses.length === 0 ? guesses : await this.#unlessAborted(this.#guide.after(guesses));
+    const drafts = guesses.length === 0 ? guesses : await this.#guided(this.#guide.after(guesses));
     let waiting: Float32Array | undefined;
     const take = (result: RunResult): void => {
       // Masks are made while the model runs, and may take longer.
@@ -157,7 +158,7 @@ export class Generation {
     this.#onProgress = undefined; // the prompt has been read
     if (waiting !== undefined) {
       of.logits = waiting; // for the next generation, if this one ends here
-      await this.#unlessAborted(this.#guide.arrived());
+      await this.#guided(this.#guide.arrived());
       this.#take({ logits: waiting, best: undefined });
     }
     // If aborted during the step, no token was chosen and the logits are kept for the next generation.
@@ -177,19 +178,14 @@ export class Generation {
     return this.#drafter?.draft(Math.min(this.#draftTokens, this.#most - this.#of.tokens.length - 1)) ?? [];
   }
 
-  /** Waits for something that is not the model's work. The request is not idle meanwhile: its consumer has asked for a piece. */
-  async #unlessAborted<T>(work: Promise<T>): Promise<T> {
-    const { promise, reject } = Promise.withResolvers<never>();
+  /** Waits for the guide. The request is not idle meanwhile: its consumer has asked for a piece. */
+  async #guided<T>(work: Promise<T>): Promise<T> {
     const { request } = this.#of;
     request?.works();
-    const abort = (): void => reject(this.#signal.reason);
-    this.#signal.addEventListener("abort", abort);
     try {
-      return await Promise.race([work, promise]);
+      return await unlessAborted(work, this.#signal);
     } finally {
-      this.#signal.removeEventListener("abort", abort);
       request?.rests();
-      work.catch(() => {}); // nothing waits for it any more
     }
   }
 

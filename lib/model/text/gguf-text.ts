@@ -5,6 +5,7 @@
  * Unlike the `tokenizer.json` of these models, a GGUF file says nothing of Unicode normalization, and llama.cpp does none.
  */
 import { FileError, UnsupportedError, describe } from "../../errors.ts";
+import { endNames } from "../../checkpoint/gguf/architectures.ts";
 import { openGguf } from "../../checkpoint/gguf/gguf-checkpoint.ts";
 import type { Metadata, StoredTexts } from "../../checkpoint/gguf/metadata.ts";
 import type { JsonObject } from "../../checkpoint/json.ts";
@@ -32,9 +33,6 @@ const [lessThan, bar] = [0x3c, 0x7c];
 
 /** Far above the bytes of any end token. */
 const longestEnd = 256;
-
-/** End tokens that a file names. */
-const ends = ["eos", "eot", "eom"];
 
 /** More merges than tokens make no sense: each merge makes a token. */
 const mergesPerToken = 2;
@@ -168,7 +166,7 @@ function controlsOf(values: Metadata, tokens: StoredTexts, merges: TextTable): R
     const start = starts[id]!;
     if (bytes[start] === lessThan && bytes[start + 1] === bar && controls.has(tokens.at(id))) found.add(id);
   }
-  for (const name of ends) {
+  for (const name of endNames) {
     const id = values.id(`tokenizer.ggml.${name}_token_id`, largestId);
     if (id === undefined || id >= tokens.length || tokens.ends[id]! - starts[id]! > longestEnd) continue;
     const text = [...tokens.at(id)];

@@ -1,0 +1,11 @@
+/** The microseconds of each call, for so many milliseconds, of two calls at least. */
+export function timesOf(call: () => void, milliseconds: number): number[] {
+  const times: number[] = [];
+  const end = Bun.nanoseconds() + milliseconds * 1e6;
+  while (times.length < 2 || Bun.nanoseconds() < end) {
+    const since = Bun.nanoseconds();
+    call();
+    times.push((Bun.nanoseconds() - since) / 1e3);
+  }
+  return times;
+}

@@ -92,6 +92,33 @@ describe.each(["same", "other", "split"] as const)("with %s tokens", (tokens) =>
       }
     }
   });
+
+  test("an answer that is left within a stop string ends there when it goes on, or gives the text that was held back", async () => {
+    using model = await open(tokens);
+    using asked = ask(model);
+    const stop = "depths 🏞️";
+    const before = answers[3].slice(0, answers[3].indexOf(stop));
+    const cut = await asked.fork().answer({ stop });
+    const path = newPath();
+    for (let most = 1; most < cut.tokens.length; most++) {
+      using session = asked.fork();
+      const first: Piece[] = [];
+      for await (const piece of session.generate({ stop })) if (first.push(piece) === most) break;
+      await session.save(path);
+      using loaded = await Sessions.load(model, path);
+      for (const one of [loaded, session.fork(), session]) {
+        using other = one.fork();
+        const rest = await collect(one.generate({ stop }));
+        expect([textOfPieces([...first, ...rest]), rest.at(-1)!.end]).toEqual([before, "string"]);
+        expect(one.messages.at(-1)).toEqual(cut.message);
+        // A shorter stop string may be in the text that was held back: then no token is added.
+        using shorter = other.fork();
+        const held = textOfPieces([...first, ...(await collect(shorter.generate({ stop: "dep" })))]);
+        expect(held).toBe(answers[3].slice(0, answers[3].indexOf("dep")));
+        expect(textOfPieces([...first, ...(await collect(other.generate()))])).toBe(answers[3]);
+      }
+    }
+  });
 });
 
 test("a call that the template writes otherwise is read again as it writes it", async () => {

@@ -257,6 +257,25 @@ describe("text", () => {
     );
   });
 
+  test("an answer goes on within a character and within a stop string, also outside of messages", async () => {
+    using model = await openGolden();
+    const options = { temperature: 2, seed: 3, maxTokens: 60, ...all };
+    const prompt = model.text.encode("Hello");
+    using asked = model.session().append(prompt);
+    const whole = textOfPieces(await collect(asked.fork().generate(options)));
+    const stop = whole.slice(30, 36);
+    expect(whole.isWellFormed() && whole.includes("\ufffd")).toBe(true); // a random model's bytes
+    for (const drafts of [false, true]) for (let most = 1; most < 40; most++) {
+      using session = asked.fork();
+      const first: Piece[] = [];
+      for await (const piece of session.generate({ ...options, drafts, stop })) if (first.push(piece) === most || piece.end !== undefined) break;
+      if (first.at(-1)!.end !== undefined) break;
+      using unstopped = session.fork();
+      expect(textOfPieces([...first, ...(await collect(session.generate({ ...options, stop })))])).toBe(whole.slice(0, whole.indexOf(stop)));
+      expect(textOfPieces([...first, ...(await collect(unstopped.generate({ ...options, maxTokens: 60 - most })))])).toBe(whole);
+    }
+  });
+
   test("without a tokenizer, token ids work", async () => {
     using model = await openTiny(device);
     using session = model.session().append([1, 2, 3]);

@@ -26,8 +26,8 @@ export class AnswerParts {
     this.ended = place !== undefined && answerEnded(of, place);
     if (place === undefined || this.ended) return;
     this.#open = { place, parser: answerParser(of, dialogue!, place) };
-    // Earlier generations gave the parts of this text.
-    this.#text = openText(of, place);
+    // Earlier generations gave the parts of this text, but not what they held back.
+    this.#text = openText(of, place).slice(0, -of.heldText.length || undefined);
     this.#open.parser.push(this.#text);
   }
 

@@ -48,6 +48,8 @@ export class Conversation {
   dialogue: Dialogue | undefined = noDialogue;
   /** The text of the dialogue's answer, where a stop string or token ended it before its tokens' text ends. */
   cutAnswer: string | undefined;
+  /** The end of the generated text, which a generation with stop strings held back and has not given yet. */
+  heldText = "";
   /** Numbers of the last turn. */
   turn: Turn | undefined;
   /** A copy of the logits after the last token, if they were requested and no token was chosen from them. */
@@ -135,6 +137,7 @@ export class Conversation {
     this.generated.push(this.tokens.length);
     this.tokens.push(token);
     this.cutAnswer = undefined;
+    this.heldText = "";
     if (this.dialogue?.answer === undefined) this.dialogue = undefined;
     this.forget();
   }
@@ -150,6 +153,7 @@ export class Conversation {
       if (ends.has(token)) messageEnds.push(all.length);
     }
     if (messageEnds.at(-1) !== all.length) messageEnds.push(all.length);
+    this.heldText = "";
     this.forget();
   }
 
@@ -173,6 +177,7 @@ export class Conversation {
     this.tokens.length = length;
     while (this.messageEnds.length > 0 && this.messageEnds.at(-1)! > length) this.messageEnds.pop();
     this.generated.cut(length);
+    this.heldText = "";
     this.forget();
     return back ? length : 0;
   }
@@ -217,6 +222,7 @@ export class Conversation {
     other.generated = new TokenRanges(this.generated.bounds);
     other.dialogue = this.dialogue;
     other.cutAnswer = this.cutAnswer;
+    other.heldText = this.heldText;
     other.turn = this.turn;
     other.used = this.used;
     return other;

@@ -39,6 +39,8 @@ export class Generation {
   readonly #stopTokens: ReadonlySet<number>;
   readonly #detokenizer: Detokenizer | undefined;
   readonly #stopStrings: StopStrings;
+  /** Text of earlier tokens that the next piece begins with, and the stop string if one ends it. */
+  #before: { readonly text: string; readonly found: string | undefined };
   readonly #signal: AbortSignal;
   /** The most tokens that the session can have at the end. */
   readonly #most: number;
@@ -93,8 +95,9 @@ export class Generation {
     this.#stopTokens = new Set([...(ignoreModelStops ? [] : config.eosTokens), ...stopTokens]);
     this.#detokenizer = text.hasTokenizer ? text.tokenizer.detokenizer() : undefined;
     // An answer that was left within a character goes on there.
-    if (of.dialogue?.answer !== undefined) for (const token of of.tokens.slice(Math.max(of.dialogue.answer.start, of.tokens.length - 4))) this.#detokenizer?.push(token);
+    for (const token of of.tokens.slice(Math.max(of.generated.startBefore(of.tokens.length), of.tokens.length - 4))) this.#detokenizer?.push(token);
     this.#stopStrings = new StopStrings(stops);
+    this.#before = this.#stopStrings.push(of.heldText);
     this.#least = of.tokens.length + minTokens;
     this.#unended = { without: this.#stopTokens, by: "minTokens" };
     this.#logprobs = logprobs || topLogprobs > 0;
@@ -110,8 +113,9 @@ export class Generation {
     const of = this.#of;
     if (of.disposed) throw endedError("session.generate");
     this.#signal.throwIfAborted();
+    if (this.#before.found !== undefined) return this.#endWithout("string", this.#before.text);
     // An answer ends with its last piece, so this is an answer with `maxTokens: 0`.
-    if (of.tokens.length >= this.#most) return { token: noToken, text: "", end: "length" };
+    if (of.tokens.length >= this.#most) return this.#endWithout("length", this.#before.text + this.#stopStrings.end());
     if (this.#chosen.length === 0) {
       if (this.#failure !== undefined) throw this.#failure.error;
       await this.#choose();
@@ -124,6 +128,12 @@ export class Generation {
     this.#guide.close();
     this.#of.memory.settle();
     if (!this.#of.disposed) this.#of.keep();
+  }
+
+  /** The only piece of an answer to which no token is added. */
+  #endWithout(end: "string" | "length", text: string): GeneratedPiece {
+    this.#of.heldText = "";
+    return { token: noToken, text, end };
   }
 
   /** Chooses at least one token. */
@@ -242,6 +252,8 @@ export class Generation {
     const ends = this.#stopTokens.has(token);
     if (ends) of.messageEnds.push(of.tokens.length);
     let { text, found } = this.#stopStrings.push(ends ? "" : (this.#detokenizer?.push(token) ?? ""));
+    text = this.#before.text + text;
+    this.#before = { text: "", found: undefined };
     const last = ends || of.tokens.length >= this.#most;
     if (last && found === undefined) {
       const rest = this.#stopStrings.push(this.#detokenizer?.end() ?? "");
@@ -251,6 +263,7 @@ export class Generation {
     }
     if (ends) return { ...chosen, text, end: "token" };
     if (found !== undefined) return { ...chosen, text, end: "string" };
+    if (!last) of.heldText = this.#stopStrings.held;
     return last ? { ...chosen, text, end: "length" } : { ...chosen, text };
   }
 }

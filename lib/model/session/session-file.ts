@@ -2,7 +2,8 @@
  * A session on disk: a checked file with its tokens, and, of the tokens that the model has read, each mixer's states
  * (`states.N.state`, `states.N.conv`), each attention layer's keys and values `[kvHeads, tokens, headDim]` (`pages.N.keys`,
  * `pages.N.values`), and the last logits where they are known. `generated` has the bounds of the ranges of generated tokens, and
- * with them every token's role; `dialogue` the messages if they describe the tokens, as JSON. The metadata hold the model's identity.
+ * with them every token's role; `dialogue` the messages if they describe the tokens, as JSON; `held_text` generated text that was not
+ * given. The metadata hold the model's identity.
  */
 import { DisposedError, describe } from "../../errors.ts";
 import type { StateKind } from "../../ops/layer-states.ts";
@@ -28,6 +29,8 @@ export interface StoredSession {
   readonly generated: Int32Array;
   /** Its messages; undefined if they do not describe its tokens. */
   readonly dialogue: StoredDialogue | undefined;
+  /** The end of the generated text that a stop string may begin; empty if all of it was given. */
+  readonly heldText: string;
   /** Logits after the last token. */
   readonly logits: Float32Array | undefined;
   /** States, keys and values; undefined where nothing was read. */
@@ -55,7 +58,7 @@ const elementDTypes: readonly FloatDType[] = ["f32", "f16", "bf16"];
 
 /** Writes a session in the background. If the process is killed meanwhile, an existing file stays. */
 export async function writeSession(op: string, path: string, model: LanguageModel, session: SessionToWrite): Promise<void> {
-  const { tokens, messageEnds, generated, dialogue, logits, read, recomputable } = session;
+  const { tokens, messageEnds, generated, dialogue, heldText, logits, read, recomputable } = session;
   const tensors = new Map<string, TensorToWrite>();
   const integers = (name: string, data: Int32Array) => tensors.set(name, { dtype: "I32", shape: [data.length], data });
   const floats = (name: string, elements: Elements | Pieces) => {
@@ -65,10 +68,12 @@ export async function writeSession(op: string, path: string, model: LanguageMode
   integers("tokens", tokens);
   integers("message_ends", messageEnds);
   integers("generated", generated);
-  if (dialogue !== undefined) {
-    const data = new TextEncoder().encode(dialogueText(dialogue));
-    tensors.set("dialogue", { dtype: "U8", shape: [data.length], data });
-  }
+  const text = (name: string, value: string) => {
+    const data = new TextEncoder().encode(value);
+    tensors.set(name, { dtype: "U8", shape: [data.length], data });
+  };
+  if (dialogue !== undefined) text("dialogue", dialogueText(dialogue));
+  if (heldText !== "") text("held_text", heldText);
   if (logits !== undefined) floats("logits", { dtype: "f32", data: logits as ArrayOfDType["f32"] });
   for (const [layer, kinds] of read?.states.entries() ?? []) {
     for (const [kind, elements] of Object.entries(kinds)) floats(`states.${layer}.${kind}`, elements);
@@ -111,10 +116,11 @@ export async function readSession(op: string, path: string, model: LanguageModel
     if (numbers.some((number, i) => i > 0 && number <= numbers[i - 1]!)) throw file.bad(`${name} that ascend`, describe([...numbers]));
   }
   const dialogue = file.source.has("dialogue") ? tensors.text("dialogue", (text) => readDialogue(op, model, text, tokens.length)) : undefined;
+  const heldText = file.source.has("held_text") ? tensors.text("held_text", (text) => text) : "";
   const logits = file.source.has("logits") ? tensors.floats("logits", ["f32"]).data : undefined;
   if (logits !== undefined && logits.length !== vocabSize) throw file.bad(`${vocabSize} logits`, `${logits.length}`);
   const read = file.count("read", tokens.length);
-  const stored = { tokens, messageEnds, generated, dialogue, logits, recomputable: file.source.metadata.get("kernels") === kernelsOf(model) };
+  const stored = { tokens, messageEnds, generated, dialogue, heldText, logits, recomputable: file.source.metadata.get("kernels") === kernelsOf(model) };
   if (read === 0) return { ...stored, read: undefined };
   const snapshot = snapshotIn(tensors, model, read);
   try {

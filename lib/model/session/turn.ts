@@ -77,6 +77,7 @@ export function takeTurn(op: string, of: Conversation, { messages: given, settin
   const answer = addGenerationPrompt ? Object.freeze({ start: tokens.length, reasoning: opens ? "open" : "closed" } as const) : undefined;
   of.dialogue = Object.freeze({ messages, settings, answer });
   of.cutAnswer = undefined;
+  of.heldText = "";
   const rereadTokens = again === 0 ? 0 : Math.max(0, again - of.knownInCache);
   return Object.freeze({ keptTokens: kept, droppedTokens, addedTokens: added.length, rereadTokens });
 }

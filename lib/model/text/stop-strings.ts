@@ -19,9 +19,9 @@ export class StopStrings {
     this.#matched = new Int32Array(stops.length);
   }
 
-  /** How many characters are held back. */
-  get held(): number {
-    return this.#held.length;
+  /** The text that is held back. */
+  get held(): string {
+    return this.#held;
   }
 
   /**

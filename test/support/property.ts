@@ -7,6 +7,11 @@ import type { BatchSpec, ConvSpec, DeltaSpec, GatedDeltaSpec, NormSpec, StepSpec
 
 const share = Number(process.env["GATED_DELTA_TEST_SHARE"] ?? "1");
 
+/** Of a list, what a process that runs a share of the random cases tests: every third value, from another one for each `turn`. */
+export function shareOf<T>(values: readonly T[], turn: number): readonly T[] {
+  return share < 1 ? values.filter((_, i) => (i + turn) % 3 === 0) : values;
+}
+
 /**
  * Checks a property on a backend's share of `cases` random values, at least three.
  *

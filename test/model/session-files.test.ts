@@ -143,6 +143,25 @@ describe("while a session is saved", () => {
     expect((await Session.load(model, path)).length).toBe(9);
   });
 
+  test("a step that waits for it can be aborted, and is not begun", async () => {
+    using model = await openTiny(device);
+    using session = model.session().append(textOf(1, 9));
+    await session.logits();
+    for (const late of [false, true]) {
+      let over = false;
+      const saved = session.save(files.newPath("session")).then(() => void (over = true));
+      const leaving = new AbortController();
+      if (!late) leaving.abort(new Error("enough"));
+      const read = session.append([5]).logits({ signal: leaving.signal });
+      if (late) leaving.abort(new Error("enough"));
+      await expect(read).rejects.toThrow("enough");
+      expect(over).toBe(false);
+      await saved;
+    }
+    const { logits } = await coldRun(model, [...textOf(1, 9), 5, 5], 1);
+    expect(bitsEqual(await session.logits(), logits[0]!)).toBe(true);
+  });
+
   test("another session waits for its state, also where it has ended meanwhile", async () => {
     using model = await openTiny(device, { states: 1 });
     const session = model.session().append(textOf(1, 9));

@@ -3,6 +3,7 @@
  * The sequence is made when the first token is read and can be taken at any time between two steps. It may have read fewer
  * tokens than the session has; the rest is read next.
  */
+import { unlessAborted } from "../../arguments/signals.ts";
 import { DisposedError, GatedDeltaError } from "../../errors.ts";
 import type { LanguageModel } from "../language-model.ts";
 import { memoryOf } from "../model-memory.ts";
@@ -350,7 +351,10 @@ export class Conversation {
    */
   async do(work: Work, signal: AbortSignal): Promise<void> {
     const request = this.request!;
-    while (this.#saves > 0) await this.#saving;
+    while (this.#saves > 0) {
+      signal.throwIfAborted();
+      await unlessAborted(this.#saving, signal);
+    }
     this.pending = true;
     request.works();
     try {

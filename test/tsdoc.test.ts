@@ -1,5 +1,6 @@
 /** Requirements on the documentation of every public export. TypeDoc checks its links (docs/build.mjs). */
 import { describe, expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { Device } from "../lib/index.ts";
 import { exportsOf, propertiesOf } from "./support/tsdoc.ts";
@@ -52,6 +53,19 @@ describe("the reader of the sources", () => {
 });
 
 describe("the documentation in the sources", () => {
+  test("links to what its module exports, or its file names", () => {
+    for (const file of Object.values(modules)) {
+      const exported = exportsOf(join(lib, file));
+      const names = new Set(exported.map(nameOf));
+      const broken = exported.flatMap((one) => {
+        const code = readFileSync(one.file, "utf8").replace(/\/\*[^]*?\*\/|\/\/.*/g, "");
+        const links = [one, ...one.members].flatMap(({ doc }) => [...doc.matchAll(/\{@link (\w+)/g)].map(([, name]) => name!));
+        return links.filter((name) => !names.has(name) && !new RegExp(`\\b${name}\\b`).test(code)).map((name) => `${one.name}: ${name}`);
+      });
+      expect([file, broken]).toEqual([file, []]);
+    }
+  });
+
   test("is there for every export and every member", () => {
     expect(failing(everything, nameOf, ({ doc }) => isSaid(doc))).toEqual([]);
     const first = new Set<string>();

@@ -100,8 +100,8 @@ export class Tokenizer {
    * Reads the tokenizer of a folder or a GGUF file. That takes 0.1 to 0.2 seconds for 250 thousand tokens.
    *
    * @returns undefined if the folder has no `tokenizer.json`, or the file no tokens.
-   * @throws {FileError} if it is damaged, or disagrees with the model's vocabulary; `UnsupportedError` for
-   *   tokenizers other than byte-level BPE; {@link GatedDeltaError} for a size of a vocabulary that no model has.
+   * @throws {GatedDeltaError} for a size of a vocabulary that no model has; {@link FileError} if the file is damaged, or disagrees
+   *   with the model's vocabulary; `UnsupportedError` for tokenizers other than byte-level BPE.
    */
   static load(folder: string, limits: VocabularyLimits): Tokenizer | undefined {
     const op = "Tokenizer.load";

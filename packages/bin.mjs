@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 // The `gated-delta` command of an installed package: runs its command line in Bun, whatever runs this file.
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { accessSync, constants as files, readFileSync, statSync } from "node:fs";
 import { constants } from "node:os";
 import { delimiter, dirname, join } from "node:path";
@@ -8,6 +8,16 @@ import { fileURLToPath } from "node:url";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "..");
 const main = join(root, "dist", "cli", "main.js");
+/** The version that the package needs, as in ">=1.4.1". */
+const needed = JSON.parse(readFileSync(join(root, "package.json"), "utf8")).engines.bun.replace(/^\D*/, "");
+
+/** Whether a Bun is as new as the package needs. */
+function isNew(file) {
+  const version = spawnSync(file, ["--version"], { encoding: "utf8" }).stdout ?? "";
+  const [have, want] = [version, needed].map((text) => text.split(".").map((part) => parseInt(part, 10)));
+  const differs = want.findIndex((part, i) => part !== have[i]);
+  return differs < 0 || have[differs] > want[differs];
+}
 
 /** Bun by itself, one that the project has installed (npm and its relatives put it on PATH for a command), or PATH's. */
 function findBun() {
@@ -16,7 +26,7 @@ function findBun() {
     const file = join(folder, "bun");
     try {
       accessSync(file, files.X_OK);
-      if (folder !== "" && statSync(file).isFile()) return file;
+      if (folder !== "" && statSync(file).isFile() && isNew(file)) return file;
     } catch {
       // Missing, or no permission to run it: the next folder may have it.
     }
@@ -26,11 +36,11 @@ function findBun() {
 
 const bun = findBun();
 if (bun === null) {
-  const { engines } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
-  process.stderr.write(`gated-delta: no Bun on PATH: install Bun ${engines.bun.replace(/^\D*/, "")} or later and run the same command again.\n`);
+  process.stderr.write(`gated-delta: no Bun ${needed} or later on PATH: install one and run the same command again.\n`);
   process.exitCode = 1;
 } else {
-  const child = spawn(bun, [main, ...process.argv.slice(2)], { stdio: "inherit" });
+  // Not by the settings of the folder that it is called in, such as a model's: a bunfig.toml and a .env name code to run.
+  const child = spawn(bun, ["--no-env-file", "--config=/dev/null", main, ...process.argv.slice(2)], { stdio: "inherit" });
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
   child.on("error", (error) => {
     process.stderr.write(`gated-delta: ${bun} could not be started: ${error.message}\n`);

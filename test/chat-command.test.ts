@@ -1,10 +1,11 @@
 /** `gated-delta chat`, through pipes and on a terminal. */
 import { describe, expect, test } from "bun:test";
-import { cpSync, readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { tinyModel } from "../lib/model.ts";
 import { thinkingTemplate } from "./support/chat-templates.ts";
 import { gatedDelta } from "./support/command.ts";
+import { writeEndless } from "./support/endless.ts";
 import { scratch } from "./support/files.ts";
 import { writeReciter } from "./support/reciter.ts";
 
@@ -13,14 +14,7 @@ const thinker = writeReciter(newPath("thinker"), {
   answers: { 2: "A greeting.\n</think>\n\nHello to you.", 4: "Another one.\n</think>\n\nHello again.", 3: "Whose?\n</think>\n\nMind the system." },
   template: thinkingTemplate,
 });
-/** The tiny model without end tokens. */
-const endless = newPath("endless");
-cpSync(tinyModel, endless, { recursive: true });
-for (const name of ["config.json", "generation_config.json"]) {
-  const settings = JSON.parse(readFileSync(join(endless, name), "utf8"));
-  for (const part of [settings, settings.text_config]) if (part !== undefined) delete part.eos_token_id;
-  writeFileSync(join(endless, name), JSON.stringify(settings));
-}
+const endless = writeEndless(newPath("endless"));
 const device = ["--backend", "cpu", "--threads", "1"];
 const chat = (model: string, input: string, ...options: string[]) => gatedDelta(["chat", model, ...device, ...options], {}, input);
 
@@ -64,6 +58,23 @@ describe("through pipes", () => {
     expect(errors).toMatch(/^gated-delta chat: chat: the conversation has \d+ tokens, and room for 200: \/clear, or a larger --context\n$/);
   });
 
+  test("a context beyond the model's positions is refused", () => {
+    const { status, errors } = chat(thinker, "Hi\n", "--context", "1000000");
+    expect(status).toBe(2);
+    expect(errors).toMatch(/^gated-delta chat: --context: expected at most the model's \d+ positions, got 1000000 /);
+  });
+
+  test("a file that is not a conversation stays as it is", () => {
+    const [other, saved] = [newPath("other"), newPath("saved")];
+    writeFileSync(other, "Mine");
+    const { status, errors } = chat(thinker, `Hi\n/save ${other}\n/save ${saved}\n/save ${saved}\n/clear all\n`, "--quiet");
+    expect([status, readFileSync(other, "utf8")]).toEqual([0, "Mine"]);
+    const lines = errors.trimEnd().split("\n");
+    expect(lines[0]).toBe(`gated-delta chat: /save: ${other} is there, and is not a conversation that this version has saved: name another file`);
+    expect(lines[1]).toMatch(new RegExp(`^\\d+ tokens in ${saved}$`));
+    expect(lines.slice(2)).toEqual([lines[1]!, "gated-delta chat: /clear takes nothing after it"]);
+  });
+
   test("lines before one that is not UTF-8 are answered, and it is refused", () => {
     for (const input of [Buffer.from("Hi\r\nHi \xff\nHi\n", "latin1"), Buffer.from("Hi\nHi \xc3", "latin1")]) {
       const { status, out, errors } = gatedDelta(["chat", thinker, ...device, "--quiet"], {}, input);
@@ -95,9 +106,12 @@ describe("through pipes", () => {
 });
 
 /** Runs the command on a terminal. */
-function onTerminal(model: string, ...options: string[]) {
+const onTerminal = (model: string, ...options: string[]) => byShell('exec "$@"', model, ...options);
+
+/** Runs a line of a shell on a terminal, in which "$@" is the command. */
+function byShell(line: string, model: string, ...options: string[]) {
   let seen = "";
-  const child = Bun.spawn([process.execPath, join(import.meta.dir, "../lib/cli/main.ts"), "chat", model, ...device, ...options], {
+  const child = Bun.spawn(["sh", "-c", line, "sh", process.execPath, join(import.meta.dir, "../lib/cli/main.ts"), "chat", model, ...device, ...options], {
     env: { ...process.env, NO_COLOR: undefined, TERM: "xterm" },
     terminal: { cols: 200, rows: 40, data: (_, data) => void (seen += new TextDecoder().decode(data)) },
   });
@@ -128,8 +142,28 @@ describe("on a terminal", () => {
     await until((text) => text.includes("were known"));
     expect(seen()).toContain("\x1b[2mA greeting.\x1b[0m");
     expect(seen()).toMatch(/Hello to you\.\r\n\x1b\[2m\d+ tokens, [\d.]+ tokens\/s, the first after \d+ ms; 0 of the prompt's \d+ were known\x1b\[0m/);
+    await write("Hi\r");
+    await until((text) => text.split("were known").length > 2);
+    const [first, known, second] = /of the prompt's (\d+) were known[^]*?(\d+) of the prompt's (\d+) were known/.exec(seen())!.slice(1).map(Number);
+    expect(known).toBeLessThan(second!);
+    expect(first).toBeLessThan(second!);
     await write("\x04"); // Ctrl-D
     expect(await child.exited).toBe(0);
+  }, 120_000);
+
+  test("with the output in a file the conversation is on the screen, and the answers alone in the file", async () => {
+    const file = newPath("answers");
+    const { child, write } = byShell(`exec "$@" > ${file}`, thinker, "--quiet");
+    await write("Hi\r");
+    await write("\x04");
+    expect([await child.exited, readFileSync(file, "utf8")]).toEqual([0, "Hello to you.\n"]);
+  }, 120_000);
+
+  test("it ends with its terminal, also where that sends no signal", async () => {
+    const { child, until } = byShell(`trap "" HUP; exec "$@"`, thinker);
+    await until((text) => text.includes("> "));
+    child.terminal!.close();
+    expect([0, 2]).toContain(await child.exited); // its last line end can't be written
   }, 120_000);
 
   test("of pasted lines each is answered, and the rest of the last one can be gone on with", async () => {

@@ -26,6 +26,14 @@ describe("gated-delta", () => {
     expect(out).toStartWith("Usage: gated-delta");
   });
 
+  test("help is an option, and not a prompt", () => {
+    for (const prompt of ["--help", "-h"]) {
+      const { status, out, errors } = gatedDelta(["generate", "no such folder", "--", prompt]);
+      expect([status, out]).toEqual([2, ""]);
+      expect(errors).toContain("no such folder");
+    }
+  });
+
   test.each(["--version", "-v"])("%s is the package's version", (option) => {
     expect(gatedDelta([option])).toEqual({ status: 0, out: `gated-delta ${manifest.version}\n`, errors: "" });
   });
@@ -59,6 +67,12 @@ describe("gated-delta", () => {
     [["serve", "folder", "--store", "folder", "--secret-file", "/no/such/file"], "--secret-file: "],
     [["serve", "folder", "--store", "folder", "--secret-file", "/dev/null"], "--secret-file: expected a secret of at least 32 bytes, got 0"],
     [["serve", "folder", "--store", "folder", "--secret-file", "/dev/zero"], "--secret-file: expected a secret of at most 65536 bytes, got more"],
+    [["serve", "folder", "--host", ""], '--host: expected a name or an address of this machine, got ""'],
+    [["serve", "folder", "--host", "nowhere.invalid"], "--host: expected a name or an address of this machine"],
+    [["generate", "folder", "- one"], "no option -; there is"],
+    [["generate", "folder", "-x"], "an argument that begins with a dash goes after --"],
+    [["generate", "folder", " ", "--ids"], "a prompt of token ids: expected numbers with spaces between, got none"],
+    [["generate", "folder", "1", "--ids", "--system", "Be brief."], "--system: a prompt of token ids has no messages"],
     [["generate", "folder", "a", "--context", "0"], "--context"],
     [["generate", "folder", "a", "--dtype", "f64"], "--dtype"],
     [["generate", "folder", "a", "--weights", "disk"], "--weights: expected copied or mapped"],
@@ -173,7 +187,7 @@ describe("generate", () => {
   });
 
   test("Ctrl-C ends the answer, and the speeds are told", async () => {
-    const endless = ["--max-tokens", "30000", "--context", "32768", "--stop", "never there"];
+    const endless = ["--max-tokens", "30000", "--stop", "never there"];
     const { status, rows, errors } = await interrupted([model, "Hello", "--temperature", "4", "--seed", "1", ...endless], ({ type }) => type === "piece");
     expect([status, errors]).toEqual([130, ""]);
     const pieces = rows.filter(({ type }) => type === "piece").length;

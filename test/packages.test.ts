@@ -2,7 +2,7 @@
 import { beforeAll, describe, expect, test } from "bun:test";
 import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join, relative } from "node:path";
-import { whyUnsupported, type System } from "../lib/native/platform.ts";
+import { whyTooOld, whyUnsupported, type System } from "../lib/native/platform.ts";
 import { libraryInfo } from "../lib/index.ts";
 import { tinyModel } from "../lib/model.ts";
 import { archivedManifest, installCommand } from "../packages/archives.mjs";
@@ -153,6 +153,11 @@ describe("the platforms", () => {
     const required = [...text.matchAll(/case "([\w-]+)":\n\s+return require\("(@gated-delta\/[\w-]+)"\)/g)];
     expect(required.map(([, name]) => name)).toEqual(platforms.map(({ name }) => name));
     expect(required.map(([, , name]) => name)).toEqual(platforms.map(packageName));
+  });
+
+  test("need a Bun of the version that package.json has, or a later one", () => {
+    for (const version of [Bun.version, "1.4.1", "1.4.10", "1.10.0", "2.0.0", "1.4.1-canary.3"]) expect(whyTooOld(version)).toBeUndefined();
+    for (const version of ["1.4.0", "1.3.12", "0.9.9"]) expect(whyTooOld(version)).toBe(`Bun ${version} is too old: install Bun 1.4.1 or later`);
   });
 
   test("are supported, and others are told what is", () => {

@@ -1,4 +1,4 @@
-/** The lines that a user writes, on a terminal or through a pipe. */
+/** The lines that a user writes on a terminal or through a pipe. */
 import { createInterface } from "node:readline";
 import type { Interface } from "node:readline";
 import { inputError } from "./prompt.ts";
@@ -8,7 +8,7 @@ export interface Lines {
   /**
    * The next line; undefined at the end of the input, and after Ctrl-C on a terminal.
    *
-   * @param prompt is written before it, on a terminal.
+   * @param prompt is written before the line, on a terminal.
    * @throws {UsageError} for an input that is not UTF-8, or can't be read.
    */
   next(prompt: string): Promise<string | undefined>;
@@ -39,7 +39,7 @@ class Pipe implements Lines {
   }
 }
 
-/** The lines of a text in UTF-8. Lines before one of other bytes are given first. */
+/** The lines of a UTF-8 text. Lines before a line with other bytes are given first. */
 async function* linesOf(input: AsyncIterable<Uint8Array>): AsyncGenerator<string, void, void> {
   const text = (pieces: readonly Uint8Array[]): string => new TextDecoder("utf-8", { fatal: true }).decode(Buffer.concat(pieces)).replace(/\r$/, "");
   let begun: Uint8Array[] = [];
@@ -55,21 +55,23 @@ async function* linesOf(input: AsyncIterable<Uint8Array>): AsyncGenerator<string
   if (begun.length > 0) yield text(begun);
 }
 
-/** An interface for each line: between two of them the terminal is as it was, so that Ctrl-C is a signal. */
+/** Makes an interface for each line: between two lines the terminal is in its normal state, so that Ctrl-C is a signal. */
 class Terminal implements Lines {
   #history: string[] = [];
   #input: Interface | undefined;
-  /** Lines that came at once with another, such as pasted ones, and the beginning of one. */
+  /** Lines that came together with another, such as pasted ones, and the beginning of one. */
   readonly #more: string[] = [];
   #begun = "";
+  /** Where prompts and what is typed go: the standard output may be a file or a pipe. */
+  readonly #screen = process.stdout.isTTY ? process.stdout : process.stderr;
 
   next(prompt: string): Promise<string | undefined> {
     const known = this.#more.shift();
     if (known !== undefined) {
-      process.stdout.write(`${prompt}${known}\n`);
+      this.#screen.write(`${prompt}${known}\n`);
       return Promise.resolve(known);
     }
-    const input = createInterface({ input: process.stdin, output: process.stdout, terminal: true, history: this.#history, removeHistoryDuplicates: true });
+    const input = createInterface({ input: process.stdin, output: this.#screen, terminal: true, history: this.#history, removeHistoryDuplicates: true });
     this.#input = input;
     return new Promise((resolve) => {
       let line: string | undefined;
@@ -83,10 +85,12 @@ class Terminal implements Lines {
           input.close();
         });
       });
+      // If the terminal has gone away, the interface can't leave its mode, and does not close.
+      input.on("error", () => resolve(undefined));
       input.on("SIGINT", () => input.close());
       input.on("close", () => {
         this.#input = undefined;
-        if (line === undefined) process.stdout.write("\n");
+        if (line === undefined) this.#screen.write("\n");
         resolve(line);
       });
       input.setPrompt(prompt);

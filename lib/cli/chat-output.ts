@@ -1,4 +1,4 @@
-/** The output of `chat`: answers on the standard output, all else on the standard error. */
+/** The output of `chat`: answers on standard output, everything else on standard error. */
 import type { LanguageModel } from "../model/language-model.ts";
 import type { Piece } from "../model/session/session-options.ts";
 
@@ -7,7 +7,7 @@ const [dim, plain] = ["\x1b[2m", "\x1b[0m"];
 /** Counts of an answer's prompt. */
 export interface PromptCounts {
   readonly prompt: number;
-  /** Those that were not read for this answer. */
+  /** Tokens that were not read for this answer. */
   readonly known: number;
 }
 
@@ -16,7 +16,7 @@ export class ChatOutput {
   readonly #terminal = process.stdout.isTTY === true;
   readonly #colours = this.#terminal && (process.env["NO_COLOR"] ?? "") === "";
   #dim = false;
-  /** The line end that the last text had. */
+  /** Whether the last text ended with a line end. */
   #lineEnded = true;
   #tokens = 0;
   #begun = 0;

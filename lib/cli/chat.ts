@@ -1,14 +1,16 @@
 /** `gated-delta chat`: a conversation with a model in a terminal. */
+import { existsSync } from "node:fs";
 import { Device } from "../device/device.ts";
 import { GatedDeltaError } from "../errors.ts";
 import { LanguageModel } from "../model/language-model.ts";
 import type { SessionCache } from "../model/session/prefix-cache.ts";
+import { isSessionFile } from "../model/session/session-file.ts";
 import type { GenerateOptions } from "../model/session/session-options.ts";
 import { Session } from "../model/session/session.ts";
 import { linesOfInput } from "./chat-input.ts";
 import { ChatOutput } from "./chat-output.ts";
 import { UsageError, deviceOptions, parseDeviceOptions, parseOptions, type Command } from "./command.ts";
-import { loadingOptions, parseLoading, parseSampling, samplingHelp, samplingOptions } from "./generation-options.ts";
+import { expectPositions, loadingOptions, parseLoading, parseSampling, samplingHelp, samplingOptions, usualContext } from "./generation-options.ts";
 import { Interrupt } from "./interrupt.ts";
 import { modelPath } from "./model-path.ts";
 
@@ -46,7 +48,7 @@ const chatOptions = {
   quiet: { type: "boolean", default: false },
 } as const;
 
-/** States for the conversation, for its beginning while an answer is made, and for those that the cache keeps. */
+/** States for the conversation, for its beginning while an answer is made, and for the cache. */
 const states = 6;
 
 /** The `chat` subcommand. */
@@ -56,11 +58,13 @@ async function run(args: readonly string[]): Promise<number> {
   const { values, positionals } = parseOptions(args, { ...deviceOptions, ...chatOptions });
   const [given] = positionals;
   if (given === undefined || positionals.length > 1) throw new UsageError("name one model");
-  const { context, options } = parseSampling(values);
+  const { context: givenContext, options } = parseSampling(values);
+  const context = givenContext ?? usualContext;
   const output = new ChatOutput(values.quiet);
   using device = Device.open(parseDeviceOptions(values));
   const pages = Math.ceil(context / 64) + states;
   using model = await LanguageModel.load(device, modelPath(given), { states, pages, ...parseLoading(values) });
+  expectPositions(model, givenContext);
   void [model.text.tokenizer, model.text.template]; // a model without them says so
   output.loaded(model);
   using cache = model.cache({ bytes: (states - 2) * model.stateBytes + pages * model.pageBytes });
@@ -81,7 +85,7 @@ async function run(args: readonly string[]): Promise<number> {
   return 0;
 }
 
-/** One message, of one line or more; undefined at the end. */
+/** One message, of one or more lines; undefined at the end. */
 async function messageFrom(next: (prompt: string) => Promise<string | undefined>): Promise<string | undefined> {
   let text = await next("> ");
   while (text?.endsWith("\\")) {
@@ -92,17 +96,18 @@ async function messageFrom(next: (prompt: string) => Promise<string | undefined>
   return text;
 }
 
-/** Does what a message asks for. Returns whether the conversation goes on. */
+/** Obeys a message. Returns whether the conversation continues. */
 async function obeyed(message: string, conversation: Conversation, output: ChatOutput): Promise<boolean> {
   const [name = ""] = message.trim().split(/\s+/);
   const file = message.trim().slice(name.length).trim();
   if (!name.startsWith("/") || name.startsWith("//")) {
     if (message.trim() !== "") await conversation.answer(message.replace(/^\s*\/\//, "/"), output);
-  } else if (name === "/exit" || name === "/quit") return false;
+  } else if (["/exit", "/quit", "/help", "/clear"].includes(name) && file !== "") output.problem(`${name} takes nothing after it`);
+  else if (name === "/exit" || name === "/quit") return false;
   else if (name === "/help") output.say(commandHelp);
   else if (name === "/clear") conversation.clear();
   else if ((name === "/save" || name === "/load") && file === "") output.problem(`${name} takes a file's name`);
-  else if (name === "/save") await conversation.save(file);
+  else if (name === "/save") output.say(`${await conversation.save(file)} tokens in ${file}\n`);
   else if (name === "/load") output.say(`${await conversation.load(file)} tokens\n`);
   else output.problem(`no command ${JSON.stringify(name)}: /help lists those that there are`);
   return true;
@@ -137,7 +142,7 @@ class Conversation implements Disposable {
     this.#session = session;
   }
 
-  /** Answers a message. A message whose answer fails is taken back. */
+  /** Answers a message. A message whose answer fails is removed. */
   async answer(content: string, output: ChatOutput): Promise<void> {
     const { context, options, system, variables } = this.#settings;
     const before = this.#session.fork();
@@ -149,10 +154,10 @@ class Conversation implements Disposable {
       const room = context - session.length;
       if (room < 1) throw new GatedDeltaError("state", { op: "chat", message: `the conversation has ${session.length} tokens, and room for ${context}: /clear, or a larger --context` });
       const { cachedTokens } = session.usage;
-      const known = session.read;
+      const [prompt, known] = [session.length, session.read];
       output.begins();
       for await (const piece of session.generate({ ...options, maxTokens: Math.min(options.maxTokens ?? Infinity, room), signal: interrupt.signal })) output.piece(piece);
-      output.ended({ prompt: session.usage.promptTokens, known: known + session.usage.cachedTokens - cachedTokens });
+      output.ended({ prompt, known: known + session.usage.cachedTokens - cachedTokens });
     } catch (error) {
       output.failed();
       if (interrupt.signal.aborted && error === interrupt.signal.reason) return before[Symbol.dispose](); // the answer so far stays
@@ -166,8 +171,13 @@ class Conversation implements Disposable {
     this.#change(this.#begin());
   }
 
-  async save(path: string): Promise<void> {
+  /** Returns how many tokens the conversation has. */
+  async save(path: string): Promise<number> {
+    if (existsSync(path) && !isSessionFile(path)) {
+      throw new GatedDeltaError("invalid-argument", { op: "/save", message: `${path} is there, and is not a conversation that this version has saved: name another file` });
+    }
     await this.#session.save(path);
+    return this.#session.length;
   }
 
   /** Returns how many tokens the conversation has. */

@@ -9,7 +9,7 @@ import { GatedDeltaError, describe } from "../errors.ts";
 export interface Command {
   /** Text of `--help`, ending in a newline. */
   readonly help: string;
-  /** Runs it with the arguments after its name and returns the exit status. */
+  /** Runs the subcommand with the arguments after its name and returns the exit status. */
   run(args: readonly string[]): number | Promise<number>;
 }
 
@@ -33,7 +33,7 @@ export function parseOptions<const T extends ParseArgsOptionsConfig>(args: reado
       throw new UsageError([...new Set([lines[0], lines.at(-1)])].join(": "));
     }
     const known = Object.keys(options).map((option) => `--${option}`);
-    throw new UsageError(`no option ${name}; there ${known.length === 0 ? "are none" : `is ${[...known, "--help"].join(", ")}`}`);
+    throw new UsageError(`no option ${name}; there ${known.length === 0 ? "are none" : `is ${[...known, "--help"].join(", ")}`}; an argument that begins with a dash goes after --`);
   }
 }
 
@@ -65,7 +65,7 @@ export function numberOf(option: string, text: string): number {
 }
 
 /**
- * Checks options for the library, whose names are those of the command line in camel case, by the library's own schema.
+ * Checks options for the library by its own schema. Their names are those of the command line in camel case.
  *
  * @throws {UsageError} that names the command line's option.
  */
@@ -85,7 +85,7 @@ export function print(line: string): void {
   process.stdout.write(`${line}\n`);
 }
 
-/** A speed as text. It includes first calls, which allocate and compile, so it does not measure the library. */
+/** A speed as text. It includes first calls, which allocate and compile, so it is not a measurement of the library. */
 export function rate(tokens: number, seconds: number): string {
   return tokens === 0 ? "nothing to do" : `${Math.round(tokens / seconds)} tokens/s (first run, nothing warmed up)`;
 }

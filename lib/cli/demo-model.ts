@@ -12,7 +12,7 @@ import { FileError } from "../errors.ts";
 /** Number of tokens in a line of the output. */
 const shown = 12;
 
-/** Runs a model on the first prompt of its `expected.safetensors`, and compares its tokens with those of the file. */
+/** Runs a model on the first prompt of its `expected.safetensors`, and compares the tokens with the file's. */
 export async function showModel(device: Device, folder: string): Promise<boolean> {
   const [first] = expectedCases(folder)?.cases ?? [];
   if (first?.expected === undefined) {

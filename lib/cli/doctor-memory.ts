@@ -8,7 +8,7 @@ import { parseModelConfig } from "../model/parse-config.ts";
 /** The memory of a model with default options, in bytes. */
 export interface ModelMemoryFindings {
   readonly folder: string;
-  /** Free memory, less the weights. */
+  /** Free memory minus the weights. */
   readonly free: number;
   readonly weights: number;
   /** Number of states and their bytes, then the same for pages. */

@@ -1,6 +1,6 @@
 /**
  * The program that `doctor` runs in a separate process: it loads the library, opens each backend, finds the weights of the model
- * in the folder that its argument names, and writes its findings as one line of JSON. A crash of the library ends only this process.
+ * in the folder given as its argument, and writes its findings as one line of JSON. A crash of the library ends only this process.
  */
 
 import { Device } from "../device/device.ts";

@@ -19,9 +19,9 @@ or a GGUF file, it shows how many sessions, and how many tokens of them, Languag
 has memory for where its options do not say, and how many bytes of the weights it maps and
 copies with weights: "mapped".
 
-  --json  one JSON object: ok, bun, package, system, processor, isa (where one is forced),
-          library, backend, cpu, metal, memory, weights (with a model); what is not
-          there is { error }
+  --json  one JSON object: ok, bun, package, system, processor, isa, pages and wide (where
+          they are forced), library, backend, cpu, metal, memory, weights (with a model);
+          what is not there is { error }
 
 Exit status: 0 if the library loads and a backend opens, 1 if not.
 `;
@@ -60,9 +60,9 @@ interface Findings {
   readonly backend?: string;
   readonly cpu?: ProbedDevice;
   readonly metal?: ProbedDevice;
-  /** Free bytes, and those that the model of a folder takes. */
+  /** Free bytes, and the bytes that a folder's model takes. */
   readonly memory: { readonly free: number } | ModelMemoryFindings;
-  /** With a model: bytes of its weights that a mapped load maps and copies. */
+  /** With a model: bytes of weights that a mapped load maps and copies. */
   readonly weights?: ProbedWeights;
 }
 
@@ -124,7 +124,7 @@ function probeInChild(folder: string | undefined): Probe {
   try {
     // Without DO_NOT_TRACK, Bun uploads a report of the crash to its own server.
     const env = { ...process.env, DO_NOT_TRACK: "1" };
-    child = Bun.spawnSync([process.execPath, script, ...(folder === undefined ? [] : [folder])], { stdout: "pipe", stderr: "pipe", timeout: patienceMs, env });
+    child = Bun.spawnSync([process.execPath, "--no-env-file", "--config=/dev/null", script, ...(folder === undefined ? [] : [folder])], { stdout: "pipe", stderr: "pipe", timeout: patienceMs, env });
   } catch (error) {
     return { error: `the process that loads it could not be started: ${errorText(error)}` };
   }

@@ -94,13 +94,13 @@ export function jsonOutput({ quiet }: { readonly quiet: boolean }): Output {
 
 const megabytes = (bytes: number) => (bytes / 1e6).toFixed(0);
 
-/** A progress bar on the terminal's last line, redrawn as it grows. Its text comes first where a terminal is narrow. */
+/** A progress bar on the terminal's last line, redrawn as it grows. On a narrow terminal its text takes precedence. */
 function progressBar() {
   const widest = 30;
   let drawn = "";
   return {
     show(done: number, total: number, text: string) {
-      const columns = (process.stderr.columns || Infinity) - 1; // in the last one the cursor may go on to the next line
+      const columns = (process.stderr.columns || Infinity) - 1; // in the last column the cursor may move to the next line
       const width = Math.min(widest, columns - text.length - "[] ".length);
       const full = Math.round((total === 0 ? 1 : done / total) * width);
       const now = width > 0 ? `[${"=".repeat(full)}${" ".repeat(width - full)}] ${text}` : text.slice(0, columns);

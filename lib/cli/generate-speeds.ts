@@ -26,7 +26,7 @@ export interface Speeds {
   readonly answer: Speed & { readonly bytes: number };
 }
 
-/** Compares the work with the limits, which takes some tenths of a second to measure. `loaded` is the bytes of all weights. */
+/** Compares the work with the limits, which take a few tenths of a second to measure. `loaded` is the bytes of all weights. */
 export async function speedsOf(device: Device, model: LanguageModel, loaded: number, { prompt, answer }: Measured): Promise<Speeds> {
   const { bytes, multiplyAdds } = await machineLimits(device);
   const work = promptWork(model.config) * prompt.read;

@@ -18,7 +18,7 @@ import { ChatTemplate } from "../model/text/chat-template.ts";
 import { UsageError, deviceOptions, parseDeviceOptions, parseOptions, type Command } from "./command.ts";
 import { jsonOutput, textOutput, type End, type Output } from "./generate-output.ts";
 import { speedsOf, type Measured } from "./generate-speeds.ts";
-import { loadingOptions, parseLoading, parseSampling, samplingHelp, samplingOptions } from "./generation-options.ts";
+import { expectPositions, loadingOptions, parseLoading, parseSampling, samplingHelp, samplingOptions, usualContext } from "./generation-options.ts";
 import { Interrupt } from "./interrupt.ts";
 import { modelPath } from "./model-path.ts";
 import { promptOf } from "./prompt.ts";
@@ -30,7 +30,7 @@ const help = `Usage: gated-delta generate MODEL PROMPT [options]
 Loads a model, a Hugging Face folder, a GGUF file, or the package's own (tiny, with random
 weights), and answers the prompt: as a message of a user, written by the model's chat template
 where it has one. With -, or from a pipe, the prompt is the standard input, less the end of its
-last line. The answer goes to the standard output as it comes; the loaded model and the speeds
+last line. A prompt that begins with a dash goes after --. The answer goes to the standard output as it comes; the loaded model and the speeds
 go to the standard error, with a bar on a terminal. Ctrl-C ends the answer.
 
   --raw             the prompt as it is, without the chat template
@@ -74,10 +74,11 @@ async function run(args: readonly string[]): Promise<number> {
   const sampling = parseSampling(values);
   const device = parseDeviceOptions(values);
   const prompt = await promptOf(text);
+  const ids = values.ids ? idsOf(prompt) : undefined;
   const chats = takesChats(folderOf(folder), values);
   const output = values.json ? jsonOutput(values) : textOutput(values);
   try {
-    return await generateFrom(folder, prompt, { ...values, ...loading, ...sampling, chats, device }, output);
+    return await generateFrom(folder, ids ?? prompt, { ...values, ...loading, ...sampling, chats, device }, output);
   } catch (error) {
     output.failed();
     throw error;
@@ -90,8 +91,7 @@ interface Settings {
   readonly dtype: FloatDType | undefined;
   readonly weights: WeightsPlace;
   readonly activations: ActivationForm;
-  readonly context: number;
-  readonly ids: boolean;
+  readonly context: number | undefined;
   readonly chats: boolean;
   readonly system?: string;
   readonly drafts: boolean;
@@ -99,8 +99,8 @@ interface Settings {
   readonly options: GenerateOptions;
 }
 
-async function generateFrom(folder: string, prompt: string, settings: Settings, output: Output): Promise<number> {
-  const { dtype, weights, activations, context, ids, chats, system, drafts, quiet, options } = settings;
+async function generateFrom(folder: string, prompt: string | readonly number[], settings: Settings, output: Output): Promise<number> {
+  const { dtype, weights, activations, context = usualContext, chats, system, drafts, quiet, options } = settings;
   using device = Device.open(settings.device);
   using model = await LanguageModel.load(device, folder, {
     states: drafts ? 2 : 1,
@@ -110,12 +110,12 @@ async function generateFrom(folder: string, prompt: string, settings: Settings, 
     activations,
     onProgress: (now) => output.loading(now),
   });
+  expectPositions(model, settings.context);
   const bytes = model.weights.copied + model.weights.mapped;
   output.loaded({ layers: model.config.layers.length, bytes, backend: device.backend, device: device.name });
   using session = model.session({ whenFull: "error" });
-  if (ids) session.append(idsOf(prompt));
-  else if (!chats) session.append(prompt);
-  else session.chat([...(system === undefined ? [] : [{ role: "system", content: system }]), { role: "user", content: prompt }]);
+  if (!chats) session.append(prompt);
+  else session.chat([...(system === undefined ? [] : [{ role: "system", content: system }]), { role: "user", content: prompt }], { specialTokens: "text" });
 
   const room = context - session.length;
   if (room < 1) throw new UsageError(`--context: expected at least ${session.length + 1}, for the prompt's ${session.length} tokens and an answer, got ${context}`);
@@ -132,6 +132,7 @@ async function generateFrom(folder: string, prompt: string, settings: Settings, 
  */
 function takesChats(folder: string, { ids, raw, system }: { readonly ids: boolean; readonly raw: boolean; readonly system?: string }): boolean {
   const gguf = findGguf(folder);
+  if (ids && system !== undefined) throw new UsageError("--system: a prompt of token ids has no messages");
   if (ids || (gguf === undefined && !existsSync(join(folder, "config.json")))) return false; // loading reports the missing model
   if (!hasTokenizer(folder)) throw new UsageError(`${folder} has no ${gguf === undefined ? "tokenizer.json" : "tokenizer"}: give the prompt as token ids, with --ids`);
   const chats = !raw && ChatTemplate.load(folder) !== undefined;
@@ -186,8 +187,10 @@ async function answer(session: Session, options: GenerateOptions & { readonly si
 }
 
 function idsOf(text: string): number[] {
+  const expected = "a prompt of token ids: expected numbers with spaces between";
+  if (text.trim() === "") throw new UsageError(`${expected}, got none`);
   return text.split(/\s+/).filter((word) => word !== "").map((word) => {
     if (/^\d{1,10}$/.test(word)) return Number(word);
-    throw new UsageError(`a prompt of token ids: expected numbers with spaces between, got ${describe(word)}`);
+    throw new UsageError(`${expected}, got ${describe(word)}`);
   });
 }

@@ -1,6 +1,7 @@
 /** The options of commands that load a model and generate with it. */
 import type { ParseArgsOptionsConfig } from "node:util";
 import { describe } from "../errors.ts";
+import type { LanguageModel } from "../model/language-model.ts";
 import type { WeightsPlace } from "../model/model-options.ts";
 import type { GenerateOptions } from "../model/session/session-options.ts";
 import { generateOptions } from "../model/session/session-schemas.ts";
@@ -11,7 +12,7 @@ import { UsageError, checkLibraryOptions, numberOf } from "./command.ts";
 /** Which tokens are chosen, and how many. */
 export const samplingOptions = {
   "max-tokens": { type: "string", default: "512" },
-  context: { type: "string", default: "4096" },
+  context: { type: "string" },
   temperature: { type: "string" },
   "top-k": { type: "string" },
   "top-p": { type: "string" },
@@ -30,7 +31,7 @@ export const loadingOptions = {
   activations: { type: "string", default: "exact" },
 } as const satisfies ParseArgsOptionsConfig;
 
-/** Their lines in the text of `--help`, and those of the device's options. */
+/** The lines of the loading options in the text of `--help`, and those of the device's options. */
 export const loadingHelp = `  --dtype D         activations, keys and values: f32, f16 or bf16 (default: f32; on Metal
                     bf16, unless the weights are f32 or f16)
   --weights PLACE   copied into memory, or mapped: used in their files (default: copied)
@@ -45,7 +46,8 @@ export const samplingHelp = `  --temperature T   0 takes the most likely token (
   --top-k K, --top-p P, --min-p P, --repetition-penalty R
                     which tokens are chosen from
   --seed S          seed of the choice (default: another one each time)
-  --model-sampling  options of generation_config.json, where none are given here
+  --model-sampling  options of generation_config.json or of the GGUF file, if there are any,
+                    where none are given here
   --stop TEXT       the answer ends before this text; can be given several times
   --drafts          guess tokens from earlier ones: the same answer in fewer steps
 ${loadingHelp}`;
@@ -66,12 +68,20 @@ export function parseLoading({ dtype, weights, activations }: {
   return { dtype, weights, activations };
 }
 
+/** The tokens of a conversation without `--context`. */
+export const usualContext = 4096;
+
+/** @throws {UsageError} for a `--context` of more tokens than the model has positions. */
+export function expectPositions({ config: { maxPositions } }: LanguageModel, context: number | undefined): void {
+  if (context !== undefined && context > maxPositions) throw new UsageError(`--context: expected at most the model's ${maxPositions} positions, got ${context}`);
+}
+
 /** Checked values of {@link samplingOptions}. */
-export function parseSampling(values: { readonly [name: string]: unknown }): { readonly context: number; readonly options: GenerateOptions } {
+export function parseSampling(values: { readonly [name: string]: unknown }): { readonly context: number | undefined; readonly options: GenerateOptions } {
   const number = (name: string) => (values[name] === undefined ? undefined : numberOf(`--${name}`, values[name] as string));
   const stop = values["stop"] as string[] | undefined;
-  const context = number("context")!;
-  if (!Number.isInteger(context) || context < 1) throw new UsageError(`--context: expected a number of tokens, got ${describe(values["context"])}`);
+  const context = number("context");
+  if (context !== undefined && (!Number.isInteger(context) || context < 1)) throw new UsageError(`--context: expected a number of tokens, got ${describe(values["context"])}`);
   const options = {
     maxTokens: number("max-tokens"),
     temperature: number("temperature"),

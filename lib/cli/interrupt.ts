@@ -1,32 +1,50 @@
-/** Ctrl-C while something runs. */
+/** Ctrl-C, and other signals that ask for an end. */
 import { constants } from "node:os";
 
-/** Signals within this many milliseconds come from one key press, also on a busy machine. */
+/** Signals within this many milliseconds come from one key press, even on a busy machine. */
 const samePress = 1000;
 
+type Ending = "SIGINT" | "SIGTERM";
+
 /**
- * Until it is disposed, Ctrl-C aborts its signal, and a second Ctrl-C ends the process. A terminal sends the signal to npx as well, which
- * passes it on, so that one key press can be two signals.
+ * Counts requests to end until it is disposed. A terminal sends Ctrl-C to the program that started this one as well, which passes it on,
+ * so that one key press can be two signals.
  */
-export class Interrupt implements Disposable {
-  readonly #controller = new AbortController();
+export class Presses implements Disposable {
+  readonly #names: readonly Ending[];
   readonly #take: () => void;
 
-  constructor() {
-    let since = Infinity;
+  /** @param pressed called with the number of each request, from 1 on. */
+  constructor(names: readonly Ending[], pressed: (count: number) => void) {
+    this.#names = names;
+    let [count, since] = [0, -Infinity];
     this.#take = () => {
-      if (performance.now() - since > samePress) process.exit(128 + constants.signals.SIGINT);
-      if (since === Infinity) since = performance.now();
-      this.#controller.abort(this);
+      const now = performance.now();
+      if (now - since <= samePress) return;
+      since = now;
+      pressed(++count);
     };
-    process.on("SIGINT", this.#take);
+    for (const name of names) process.on(name, this.#take);
   }
+
+  [Symbol.dispose](): void {
+    for (const name of this.#names) process.off(name, this.#take);
+  }
+}
+
+/** Until it is disposed, Ctrl-C aborts its signal, and a second Ctrl-C ends the process. */
+export class Interrupt implements Disposable {
+  readonly #controller = new AbortController();
+  readonly #presses = new Presses(["SIGINT"], (count) => {
+    if (count > 1) process.exit(128 + constants.signals.SIGINT);
+    this.#controller.abort(this);
+  });
 
   get signal(): AbortSignal {
     return this.#controller.signal;
   }
 
   [Symbol.dispose](): void {
-    process.off("SIGINT", this.#take);
+    this.#presses[Symbol.dispose]();
   }
 }

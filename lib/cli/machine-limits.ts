@@ -15,7 +15,7 @@ export interface Limits {
   readonly multiplyAdds: number;
 }
 
-/** Measures a device's limits, which takes some tenths of a second. */
+/** Measures a device's limits, which takes a few tenths of a second. */
 export async function machineLimits(device: Device): Promise<Limits> {
   const megabytes = device.emulated ? 1 : 128;
   const bytes = await speed(device, 1, megabytes * 256, 1024, 4 * 1024 * 256 * megabytes);
@@ -40,7 +40,7 @@ async function speed(device: Device, rows: number, outFeatures: number, inFeatur
   return (work / least) * 1000;
 }
 
-/** Multiply-adds of one token of a prompt in the layers' matrices: of a mixture of experts, in those of the token's experts. */
+/** Multiply-adds of one prompt token in the layers' matrices; in a mixture of experts, only in those of the token's experts. */
 export function promptWork({ hiddenSize, intermediateSize, layers, attention, mixer, experts }: ModelConfig): number {
   const { heads, kvHeads, headDim, gated } = attention;
   const perAttention = hiddenSize * headDim * ((gated ? 2 : 1) * heads + 2 * kvHeads + heads);

@@ -14,7 +14,9 @@ export interface CommandNames {
 
 /** Runs a command and returns its exit status: 2 for one that threw. */
 export async function runCommand(command: Command, { name, help }: CommandNames, args: readonly string[]): Promise<number> {
-  if (args.includes("--help") || args.includes("-h")) {
+  const end = args.indexOf("--");
+  const options = end < 0 ? args : args.slice(0, end);
+  if (options.includes("--help") || options.includes("-h")) {
     process.stdout.write(command.help);
     return 0;
   }
@@ -23,7 +25,7 @@ export async function runCommand(command: Command, { name, help }: CommandNames,
   } catch (error) {
     if (error instanceof UsageError) process.stderr.write(`${name}: ${error.message} (${help} describes it)\n`);
     else if (error instanceof GatedDeltaError) process.stderr.write(`${name}: ${error.message}\n`);
-    // A mistake in this library. Its status is 2 as well, since 1 says that a check failed.
+    // A mistake in this library. Its status is also 2, since 1 means that a check failed.
     else process.stderr.write(`${name}: ${error instanceof Error ? error.stack : String(error)}\n`);
     return 2;
   }

@@ -1,4 +1,5 @@
 /** `gated-delta serve`: serves a model over HTTP. */
+import { lookup } from "node:dns/promises";
 import { closeSync, openSync, readSync } from "node:fs";
 import { Device } from "../device/device.ts";
 import { GatedDeltaError, describe } from "../errors.ts";
@@ -8,7 +9,8 @@ import { within } from "../server/event-stream.ts";
 import { openStore } from "../server/store/open-store.ts";
 import type { RequestLog, ServerHandler } from "../server/server-options.ts";
 import { UsageError, deviceOptions, errorText, parseDeviceOptions, parseOptions, print, type Command } from "./command.ts";
-import { loadingHelp, loadingOptions, parseLoading } from "./generation-options.ts";
+import { expectPositions, loadingHelp, loadingOptions, parseLoading } from "./generation-options.ts";
+import { Presses } from "./interrupt.ts";
 import { modelPath } from "./model-path.ts";
 
 const help = `Usage: gated-delta serve MODEL [options]
@@ -54,7 +56,7 @@ const serveOptions = {
   quiet: { type: "boolean", default: false },
 } as const;
 
-/** Milliseconds in which the last bytes of answers have to be on their way. */
+/** Milliseconds in which the last bytes of answers have to be sent. */
 const lastBytes = 2000;
 
 /** The `serve` subcommand. */
@@ -73,20 +75,26 @@ async function run(args: readonly string[]): Promise<number> {
   const answerTokens = countOf("--max-tokens", values["max-tokens"], 1, 2 ** 31 - 1);
 
   const secret = secretOf(values.store, values["secret-file"]);
+  await lookup(host || "none").catch(() => {
+    throw new UsageError(`--host: expected a name or an address of this machine, got ${describe(host)}`);
+  });
 
   using device = Device.open(parseDeviceOptions(values));
   using model = await LanguageModel.load(device, folder, { sessions, context, ...loading });
+  expectPositions(model, context);
   // Entries give way to sessions that need their memory, so they may have all of it.
   using cache = model.cache({ bytes: model.states * model.stateBytes + model.pages * model.pageBytes });
   const log = quiet ? undefined : (entry: RequestLog) => void process.stderr.write(`${lineOf(entry)}\n`);
   const store = values.store === undefined ? undefined : openStore(values.store);
   const handler = createHandler(model, { cache, store, secret, name, keys, drafts, page: !values["no-page"], limits: { answerTokens, ...(sessions === undefined ? {} : { concurrent: sessions }) }, log });
+  const [first, second] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  using _ = new Presses(["SIGTERM", "SIGINT"], (count) => (count === 1 ? first : second).resolve());
   const server = listen(handler, host, port);
   print(`${new URL("/v1", server.url).href}`);
   if (keys === undefined && !["127.0.0.1", "::1", "localhost"].includes(host)) process.stderr.write("gated-delta serve: without --key every machine that reaches this one can use the model\n");
-  await signalled();
-  await Promise.race([handler.drain(), signalled()]);
-  await within(server.stop(), lastBytes);
+  await first.promise;
+  const drained = await Promise.race([handler.drain().then(() => true), second.promise.then(() => false)]);
+  if (drained) await within(server.stop(), lastBytes);
   await server.stop(true);
   await store?.close();
   return 0;
@@ -94,28 +102,17 @@ async function run(args: readonly string[]): Promise<number> {
 
 function listen(fetch: ServerHandler, hostname: string, port: number) {
   try {
-    return Bun.serve({ hostname, port, fetch, development: false });
+    // Without development Bun shares the port with other processes, unless told otherwise.
+    return Bun.serve({ hostname, port, fetch, development: false, reusePort: false });
   } catch (cause) {
     throw new GatedDeltaError("invalid-argument", { op: "listening", argument: `${hostname}:${port}`, message: errorText(cause), cause });
   }
 }
 
-/** Resolves with the next signal that asks the process to end. */
-function signalled(): Promise<void> {
-  return new Promise((resolve) => {
-    const names = ["SIGTERM", "SIGINT"] as const;
-    const take = (): void => {
-      for (const name of names) process.off(name, take);
-      resolve();
-    };
-    for (const name of names) process.on(name, take);
-  });
-}
-
 /** In bytes. */
 const longestSecret = 65536;
 
-/** The text of a file, which may be a pipe or a device, up to so many bytes. */
+/** The text of a file, which may be a pipe or a device, up to that many bytes. */
 function firstText(path: string, most: number): string {
   const [descriptor, bytes] = [openSync(path, "r"), Buffer.alloc(most)];
   try {
@@ -127,7 +124,7 @@ function firstText(path: string, most: number): string {
   }
 }
 
-/** The secret of a store. White space around it, such as the end of a line, does not count. */
+/** The secret of a store, without surrounding whitespace such as a line end. */
 function secretOf(store: string | undefined, file: string | undefined): string | undefined {
   if (store === undefined && file === undefined) return undefined;
   if (store === undefined) throw new UsageError("--secret-file needs --store");

@@ -8,7 +8,8 @@ import { checkLayer, layerOp, layerPrefix } from "./verify/layer-files.ts";
 import { Report } from "./verify/report.ts";
 import { runVerify, sharedHelp, type FileChecks } from "./verify/run.ts";
 
-const help = `Usage: gated-delta verify PATHS... [--backend auto|cpu|metal] [--threads N] [--dtype D] [--json]
+const help = `Usage: gated-delta verify PATHS... [--backend auto|cpu|metal] [--threads N] [--dtype D]
+                          [--activations A] [--prompts P] [--json]
 
 Runs models and mixers in every way that they can run, compares the results with references
 where there are some, and the bits of ways that promise equal ones with each other.

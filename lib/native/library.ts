@@ -16,7 +16,7 @@ import {
 import { emulateMetal } from "./emulation.ts";
 import { constants, symbols } from "./layout.ts";
 import type { LibraryInfo } from "./library-info.ts";
-import { thisSystem, whyUnsupported } from "./platform.ts";
+import { thisSystem, whyTooOld, whyUnsupported } from "./platform.ts";
 import { unpackLibrary } from "./unpack.ts";
 
 type Native = ReturnType<typeof dlopen<typeof symbols>>["symbols"];
@@ -39,6 +39,8 @@ export function loadedInfo(): LibraryInfo {
 }
 
 function load(): Loaded {
+  const old = whyTooOld(Bun.version);
+  if (old !== undefined) throw new LibraryError({ message: old });
   const tried: LibraryCandidate[] = [];
   for (const candidate of libraryCandidates()) {
     if (candidate.problem === undefined) {

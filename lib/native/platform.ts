@@ -1,6 +1,7 @@
 /** The systems that have a library, and the error message for all others. */
 import { CString, dlopen } from "bun:ffi";
 import { release } from "node:os";
+import manifest from "../../package.json" with { type: "json" };
 
 /** The facts that decide whether a library can run here, as values, so that tests can cover every system. */
 export interface System {
@@ -27,6 +28,12 @@ const supported =
 export function thisSystem(): System {
   const { platform, arch } = process;
   return { platform, arch, glibc: platform === "linux" ? glibcVersion() : null, release: release() };
+}
+
+/** A message if this Bun's version is below the one that the package needs; undefined otherwise. */
+export function whyTooOld(version: string): string | undefined {
+  const oldest = manifest.engines.bun.replace(/^\D*/, "");
+  return Bun.semver.order(version.replace(/-.*/, ""), oldest) < 0 ? `Bun ${version} is too old: install Bun ${oldest} or later` : undefined;
 }
 
 /** A message that names an unsupported system and lists the supported ones; undefined if a library runs on it. */

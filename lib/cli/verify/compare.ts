@@ -2,16 +2,16 @@
 
 import type { FloatDType } from "../../tensor/dtype.ts";
 
-/** The largest allowed {@link relRms}: for a float32 result of an op, a chunked one, one of a layer, or one rounded to 16 bits. */
+/** The largest allowed {@link relRms}: for a float32 result of an op, a chunked result, a layer's, or one rounded to 16 bits. */
 export const bounds = { f32: 2e-6, chunked: 5e-6, layer: 5e-6, bf16: 2e-3, f16: 3e-4 } as const;
 
 /** The bound of a whole model's logits, by the dtype of activations and pages. */
 export const modelBounds: Readonly<Record<FloatDType, number>> = { f32: 2e-5, f16: 1e-2, bf16: 8e-2 };
 
-/** That of mixtures of experts: where 16-bit activations change which of two nearly equal logits of a router is larger, a token has another expert. */
+/** The bound for mixtures of experts: if 16-bit activations swap two nearly equal logits of a router, a token has another expert. */
 export const mixtureBounds: typeof modelBounds = { f32: modelBounds.f32, f16: 3 * modelBounds.f16, bf16: 3 * modelBounds.bf16 };
 
-/** Those of models with int8 activations, which tiny models of random weights feel most. */
+/** The bounds of models with int8 activations, which affect tiny models of random weights most. */
 export const int8Bounds = { dense: 0.3, mixture: 0.6 } as const;
 
 /**

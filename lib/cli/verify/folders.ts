@@ -1,6 +1,6 @@
 /** Folders and GGUF files that `verify` checks, by the kind of their checkpoint. */
 
-import { existsSync } from "node:fs";
+import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { statOf } from "../../checkpoint/regular-file.ts";
 import type { Device } from "../../device/device.ts";
@@ -18,7 +18,7 @@ import { Report, type Row } from "./report.ts";
 
 /** How checkpoints are run. */
 export interface CheckSettings {
-  /** Of activations, of convolution states and of pages; recurrent states are always f32. */
+  /** Dtype of activations, convolution states and pages; recurrent states are always f32. */
   readonly dtype: FloatDType;
   /** How a model's rows are multiplied by packed weights. */
   readonly activations: ActivationForm;
@@ -26,7 +26,7 @@ export interface CheckSettings {
   readonly prompts: readonly Prompts[];
 }
 
-/** A kind of folders. */
+/** A kind of folder. */
 export interface FolderKind {
   /** The class that the folders test, for the report. */
   readonly op: string;
@@ -35,8 +35,8 @@ export interface FolderKind {
   /**
    * Whether a folder is of this kind.
    *
-   * @param names the names of its checkpoint's tensors.
-   * @param types each `model_type` of its configuration.
+   * @param names the names of the checkpoint's tensors.
+   * @param types each `model_type` of the configuration.
    */
   matches(names: readonly string[], types: readonly string[]): boolean;
   /**
@@ -48,7 +48,7 @@ export interface FolderKind {
   check(folder: string, names: readonly string[], device: Device, report: Report, settings: CheckSettings): void | Promise<void>;
 }
 
-/** Every kind of folders; the first that matches is taken. */
+/** Every kind of folder; the first that matches is taken. */
 const kinds: readonly FolderKind[] = [modelKind, mixerKind];
 
 /** Whether a path names a folder or a GGUF file. */
@@ -59,6 +59,7 @@ export function isCheckpoint(path: string): boolean {
 /** Checks a folder, and reports it under the given path. */
 export async function checkFolder(path: string, device: Device, settings: CheckSettings): Promise<readonly Row[]> {
   const nouns = kinds.map(({ noun }) => noun).join(" or ");
+  if (statOf(path)?.isDirectory()) readdirSync(path); // throws if it can't be read
   if (findGguf(path) === undefined && !existsSync(join(path, "config.json"))) {
     throw new FileError(path, { op: "verify", expected: `a golden file, or the directory of ${nouns}`, received: "a directory without config.json" });
   }

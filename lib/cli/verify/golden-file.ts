@@ -21,7 +21,7 @@ const usualSizes = [1, 2 ** 28] as const;
 /** An open golden file. */
 export class GoldenFile implements Disposable {
   readonly path: string;
-  /** Its tensors, and its metadata. */
+  /** The file's tensors and metadata. */
   readonly source: SafetensorsFile;
   readonly #sizes = new Map<string, number>();
 

@@ -1,7 +1,7 @@
 /**
  * `layer-*` files: a whole mixer's weights under their checkpoint names, hidden_states `[B, prefill + steps, hidden]`,
  * and output_f32, the outputs of all tokens from an empty state, in float32 arithmetic over the stored weights. The layer runs
- * in float32, also with 16-bit weights.
+ * in float32, even with 16-bit weights.
  */
 
 import type { Device } from "../../device/device.ts";
@@ -19,7 +19,7 @@ export interface LayerInputs extends LayerSequences {
   readonly output: Float64Array;
 }
 
-/** The same, and the layer with the file's weights. */
+/** {@link LayerInputs}, and the layer with the file's weights. */
 export interface LayerCase extends LayerInputs {
   readonly layer: GatedDeltaNet;
 }

@@ -1,6 +1,6 @@
 /**
  * The ways to run a mixer over whole sequences: in one call, split into calls, in other batches, forked half-way, restored from a
- * file. With f32 states all of them have the bits of one prefill.
+ * file. With f32 states, all ways have the bits of one prefill.
  */
 
 import { mkdtempSync, rmSync } from "node:fs";
@@ -22,7 +22,7 @@ export interface LayerSequences {
   readonly hidden: number;
   /** `[B, T, hidden]`. */
   readonly input: Float32Array;
-  /** Tokens of the prompt; those after it are decoded. */
+  /** Number of tokens of the prompt; later tokens are decoded. */
   readonly prefill: number;
 }
 

@@ -1,5 +1,5 @@
 /**
- * Folders of checkpoints with Gated DeltaNet mixers: each is run in every way, and all must have the same bits. If the folder
+ * Folders of checkpoints with Gated DeltaNet mixers: each mixer is run in every way, and all ways must have the same bits. If the folder
  * has an `expected.safetensors` (`hidden`, `output` `[B, T, hidden]`, float64 arithmetic on the stored weights; metadata
  * `layer`, `prefill_tokens`, `decode_steps`), that layer's outputs are compared with it.
  */

@@ -23,7 +23,7 @@ export interface ExpectedCase {
 export interface ModelCase {
   readonly index: number;
   readonly prompt: Int32Array;
-  /** Number of tokens to choose after it. */
+  /** Number of tokens to choose after the prompt. */
   readonly steps: number;
   readonly expected: ExpectedCase | undefined;
 }
@@ -39,7 +39,7 @@ export interface ExpectedCases {
 const lengths = [37, 5, 1];
 const steps = 16;
 
-/** The cases of a folder's file, or of that in the folder of a GGUF file; undefined if there is no file. */
+/** The cases of the file in a folder, or in a GGUF file's folder; undefined if there is no such file. */
 export function expectedCases(folder: string): ExpectedCases | undefined {
   const path = join(statSync(folder).isFile() ? dirname(folder) : folder, "expected.safetensors");
   if (!existsSync(path)) return undefined;
@@ -74,7 +74,7 @@ export function seededCases({ vocabSize, maxPositions }: ModelConfig): ModelCase
 /** The size of {@link seededCases}. */
 export const seededSize = { cases: lengths.length, longest: Math.max(...lengths) + steps } as const;
 
-/** Token ids of a seed, by Knuth's multiplicative congruential generator (MMIX). */
+/** Token ids from a seed, by Knuth's multiplicative congruential generator (MMIX). */
 export function seededTokens(seed: number, count: number, vocabSize: number): Int32Array {
   let state = BigInt(seed);
   return Int32Array.from({ length: count }, () => {

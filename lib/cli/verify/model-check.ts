@@ -1,6 +1,6 @@
 /**
  * Checks folders of language models: all ways of reading the same tokens are compared with `expected.safetensors`, if it exists,
- * and with each other, with each setting of prompts for itself. Recurrent states are float32, activations and pages of the given dtype.
+ * and with each other, separately for each setting of prompts. Recurrent states are float32; activations and pages have the given dtype.
  */
 
 import { int8Bounds, mixtureBounds, modelBounds } from "./compare.ts";
@@ -64,7 +64,7 @@ async function checkPrompts(folder: string, device: Device, report: Report, sett
   }
 }
 
-/** Whether tokens are those of exact arithmetic: otherwise one may differ, and with it all later ones. */
+/** Whether tokens are those of exact arithmetic: otherwise one may differ, and so may all later ones. */
 const isExact = ({ dtype, activations }: CheckSettings): boolean => dtype === "f32" && activations === "exact";
 
 /** Compares with the references, if there are any. */

@@ -15,7 +15,7 @@ import { seededTokens, type ModelCase } from "./model-cases.ts";
 export interface SessionAnswer {
   /** The first tokens that were chosen after the prompt. */
   readonly tokens: Int32Array;
-  /** `[vocab]`: the logits after the last of them, or after the prompt if there are none. */
+  /** `[vocab]`: the logits after the last of these tokens, or after the prompt if there are none. */
   readonly logits: Float32Array;
 }
 
@@ -25,10 +25,10 @@ export interface SessionWay {
   run(model: LanguageModel, cases: readonly ModelCase[]): Promise<SessionAnswer[]>;
 }
 
-/** Tokens that a session generates for each case: few, because steps of emulated Metal take long. */
+/** Number of tokens that a session generates for each case: few, because steps of emulated Metal take long. */
 const mostTokens = 5;
 
-/** Cases that are run at the same time: with two states for each, as many as models have at least. */
+/** Number of cases that are run at the same time: with two states for each, the least that models have. */
 const atOnce = 3;
 
 /** All ways of sessions, by their names in reports. */
@@ -41,7 +41,7 @@ export const sessionWays: readonly SessionWay[] = [
   { way: "sessions, read again", run: (model, cases) => inGroups(cases, (one) => readAgain(model, one)) },
 ];
 
-/** Number of tokens that a session generates: the logits after them are known, too. */
+/** Number of tokens that a session generates, after which the logits are also known. */
 export function tokensGiven({ steps }: ModelCase): number {
   return Math.min(mostTokens, Math.max(0, steps - 1));
 }
@@ -69,7 +69,7 @@ async function alone(model: LanguageModel, one: ModelCase, options: GenerateOpti
   return await answer(session, await give(session, tokensGiven(one), options));
 }
 
-/** All at the same time, with another session that reads other tokens. */
+/** All cases at the same time, with another session that reads other tokens. */
 async function amongStrangers(model: LanguageModel, cases: readonly ModelCase[]): Promise<SessionAnswer[]> {
   using stranger = model.session().append(seededTokens(80, Math.min(11, model.config.maxPositions - 1), model.config.vocabSize));
   const others = give(stranger, Math.min(mostTokens, model.config.maxPositions - stranger.length), { temperature: 1, seed: 1 });
@@ -102,7 +102,7 @@ async function forked(model: LanguageModel, one: ModelCase): Promise<SessionAnsw
   return await answer(second, [...before, ...after]);
 }
 
-/** Half way everything is read again, each token as what it is: sessions keep no hidden states. */
+/** Half way everything is read again, each token in its role: sessions keep no hidden states. */
 async function readAgain(model: LanguageModel, one: ModelCase): Promise<SessionAnswer> {
   const count = tokensGiven(one);
   using session = model.session().append(one.prompt);
@@ -112,7 +112,7 @@ async function readAgain(model: LanguageModel, one: ModelCase): Promise<SessionA
   return await answer(session, [...before, ...(await give(session, count - before.length))]);
 }
 
-/** Each is saved half way and continues from the file. */
+/** Each session is saved half way and continues from the file. */
 async function restored(model: LanguageModel, cases: readonly ModelCase[]): Promise<SessionAnswer[]> {
   const folder = mkdtempSync(join(tmpdir(), "gated-delta-verify-"));
   try {

@@ -1,7 +1,7 @@
 /**
  * The ways in which a model can read the same tokens. Each returns the logits after every token of every case, which must be
- * the same to the bit. Prompts are read and the tokens after them generated, also where they are read again; where bits depend
- * on that, a piece of both goes in two runs.
+ * the same to the bit. Prompts have the role of read tokens and later tokens that of generated ones, even when they are read
+ * again; if bits depend on roles, a piece of both goes in two runs.
  */
 
 import type { LanguageModel } from "../../model/language-model.ts";
@@ -85,7 +85,7 @@ export const otherWays: readonly Way[] = [
   { way: "restored", read: restored },
 ];
 
-/** An entry without logits of as many of some tokens as a sequence still has positions for; none if it has no position left. */
+/** An entry, without logits, of as many of some tokens as a sequence has positions left; no entry if it has none. */
 function others(sequence: Sequence, tokens: Int32Array): BatchEntry[] {
   const fitting = tokens.subarray(0, sequence.model.config.maxPositions - sequence.tokens);
   return fitting.length === 0 ? [] : [{ sequence, tokens: fitting, logits: "none" }];
@@ -102,7 +102,7 @@ class Reader {
     this.answers = readings.map(({ tokens }) => new Float32Array(tokens.length * model.config.vocabSize));
   }
 
-  /** Runs some pieces, and entries of other sequences, as one batch; pieces of two roles that count as two. */
+  /** Runs some pieces, and entries of other sequences, as one batch; as two if pieces have two roles that matter. */
   async read(pieces: readonly Piece[], strangers: readonly BatchEntry[] = []): Promise<void> {
     if (!memoryOf(this.#model).byRole) return await this.#run(pieces, strangers);
     const prompt = (piece: Piece) => Math.max(piece.start, this.#readings[piece.reading]!.prompt);
@@ -175,7 +175,7 @@ async function forked(model: LanguageModel, readings: readonly Reading[]): Promi
     using second = first.fork();
     const middle = prompt + ((tokens.length - prompt) >> 1);
     for (let start = prompt; start < middle; start++) {
-      // First one of the two writes the page that they share, then the other.
+      // First one sequence writes the page that the two share, then the other.
       const strangers = start === prompt ? others(first, strange.subarray(0, 3)) : [];
       await reader.read([{ reading, start, end: start + 1, sequence: second }], strangers);
     }

@@ -60,7 +60,11 @@ export async function runVerify(args: readonly string[], files: FileChecks): Pro
   if (dtype !== "f32" && dtype !== "f16" && dtype !== "bf16") {
     throw new UsageError(`--dtype: expected f32, f16 or bf16, got ${describe(dtype)}`);
   }
-  for (const path of positionals) if (!isCheckpoint(path)) files.accept?.(path);
+  for (const path of positionals) {
+    if (isCheckpoint(path)) continue;
+    files.accept?.(path);
+    if (dtype !== "f32" || activations !== "exact") throw new UsageError(`--dtype and --activations are for checkpoints, and ${path} is none`);
+  }
   using device = Device.open(parseDeviceOptions(values));
   if (wanted !== undefined && wanted !== "exact" && device.backend !== "metal") {
     throw new UnsupportedError({ op: "verify", argument: "--prompts", expected: "exact: a CPU has no matrix units", received: wanted });

@@ -1,9 +1,9 @@
 /**
- * A session on disk: a checked file with its tokens, and, of the tokens that the model has read, each mixer's states
+ * A session on disk: a checked file with its tokens and, for the tokens that the model has read, each mixer's states
  * (`states.N.state`, `states.N.conv`), each attention layer's keys and values `[kvHeads, tokens, headDim]` (`pages.N.keys`,
- * `pages.N.values`), and the last logits where they are known. `generated` has the bounds of the ranges of generated tokens, and
- * with them every token's role; `dialogue` the messages if they describe the tokens, as JSON; `held_text` generated text that was not
- * given. The metadata hold the model's identity.
+ * `pages.N.values`), and the last logits if they are known. `generated` has the bounds of the ranges of generated tokens, which give
+ * every token's role; `dialogue` has the messages as JSON, if they describe the tokens; `held_text` has generated text that was held
+ * back. The metadata hold the model's identity.
  */
 import { DisposedError, describe } from "../../errors.ts";
 import type { StateKind } from "../../ops/layer-states.ts";
@@ -25,11 +25,11 @@ import type { Elements, Pieces, SequenceSnapshot, SequenceViews } from "../snaps
 export interface StoredSession {
   readonly tokens: Int32Array;
   readonly messageEnds: Int32Array;
-  /** First positions of generated tokens, and positions after their last, in turn. */
+  /** The bounds of the ranges of generated tokens: the first position of each range, then the one after its last. */
   readonly generated: Int32Array;
-  /** Its messages; undefined if they do not describe its tokens. */
+  /** The session's messages; undefined if they do not describe its tokens. */
   readonly dialogue: StoredDialogue | undefined;
-  /** The end of the generated text that a stop string may begin; empty if all of it was given. */
+  /** The end of the generated text, with which a stop string may begin; empty if all text was given. */
   readonly heldText: string;
   /** Logits after the last token. */
   readonly logits: Float32Array | undefined;
@@ -46,7 +46,7 @@ export interface SessionToWrite extends Omit<StoredSession, "read"> {
 
 const sessionFormat: CheckedFormat = {
   name: "gated-delta-session",
-  // Files of version 1 hold a hash of some of the model's bytes, which other models can have too; those of version 2 no messages.
+  // Files of version 1 hold a hash of some of the model's bytes, which other models can have too; files of version 2 hold no messages.
   version: "3",
   noun: "a session",
   earlier: "without all that a session has: begin the session again, and save it again",
@@ -56,7 +56,7 @@ const sessionFormat: CheckedFormat = {
 /** The dtypes of states, keys and values. */
 const elementDTypes: readonly FloatDType[] = ["f32", "f16", "bf16"];
 
-/** Writes a session in the background. If the process is killed meanwhile, an existing file stays. */
+/** Writes a session in the background. If the process is killed meanwhile, an existing file stays intact. */
 export async function writeSession(op: string, path: string, model: LanguageModel, session: SessionToWrite): Promise<void> {
   const { tokens, messageEnds, generated, dialogue, heldText, logits, read, recomputable } = session;
   const tensors = new Map<string, TensorToWrite>();
@@ -90,6 +90,16 @@ export async function writeSession(op: string, path: string, model: LanguageMode
   const metadata = { model: await memoryOf(model).identity.get(op), read: String(read?.tokens ?? 0), ...kernels };
   const inOrder = new Map([...tensors].sort(([a], [b]) => (a < b ? -1 : 1)));
   await writeCheckedAsync(op, path, sessionFormat, metadata, inOrder, expectModel);
+}
+
+/** Whether a file is a session, of any model. */
+export function isSessionFile(path: string): boolean {
+  try {
+    new CheckedFile("session.save", path, sessionFormat)[Symbol.dispose]();
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /**
@@ -131,7 +141,7 @@ export async function readSession(op: string, path: string, model: LanguageModel
   return { ...stored, read: snapshot };
 }
 
-/** The kernels and dtype of a model: with the same identity and these equal, results have equal bits. */
+/** The kernels and dtype of a model: if these and the identity are the same, results have the same bits. */
 function kernelsOf(model: LanguageModel): string {
   const { device, dtype } = model;
   const byRole = memoryOf(model).byRole ? ["matrix prompts"] : [];

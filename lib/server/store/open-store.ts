@@ -8,9 +8,9 @@ import type { SessionStore, StoreOptions } from "./session-store.ts";
 import { storeOptions } from "./store-schemas.ts";
 
 /**
- * A store in which servers keep conversations for each other: a folder that they share, Redis, or a bucket of S3.
+ * A store in which servers keep conversations for each other: a shared folder, Redis, or an S3 bucket.
  *
- * Redis and S3 are used through Bun's clients. Those of S3 take credentials and the endpoint from the environment (`S3_ACCESS_KEY_ID`,
+ * Redis and S3 are used through Bun's clients. The S3 client takes credentials and the endpoint from the environment (`S3_ACCESS_KEY_ID`,
  * `S3_SECRET_ACCESS_KEY`, `S3_ENDPOINT`, `S3_REGION`, or the same with `AWS_`). S3 removes nothing by itself: give the bucket a rule that
  * removes objects after twice {@link StoreOptions.seconds}.
  *
@@ -19,8 +19,8 @@ import { storeOptions } from "./store-schemas.ts";
  * const handler = createHandler(model, { cache, store, secret: process.env.GATED_DELTA_SECRET });
  *
  * @param place a folder, which is made if it is missing; `redis://…` or `rediss://…`; or `s3://BUCKET`, `s3://BUCKET/FOLDER`.
- * @throws {GatedDeltaError} that names the argument, for other places and wrong options; `FileError` for a folder that can't be made. That
- *   a server can't be reached shows when the store is used.
+ * @throws {GatedDeltaError} that names the argument, for other places and wrong options; `FileError` for a folder that can't be made. An
+ *   unreachable server is found only when the store is used.
  */
 export function openStore(place: string, options: StoreOptions = {}): SessionStore {
   const op = "openStore";
@@ -33,7 +33,7 @@ export function openStore(place: string, options: StoreOptions = {}): SessionSto
       return new FolderStore(op, place, { seconds, bytes });
     case "redis":
     case "rediss":
-      if (!URL.canParse(place)) break;
+      if (!URL.canParse(place) || new URL(place).hostname === "") break;
       return new RedisStore(place, { seconds });
     case "s3": {
       const [, bucket, folder = ""] = /^s3:\/\/([^/]+)(?:\/(.*?))?\/*$/i.exec(place) ?? [];

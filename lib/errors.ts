@@ -13,11 +13,11 @@
  * - `shape`: a tensor's dimensions, strides or byte length do not fit the op.
  * - `dtype`: an element type that this argument does not accept.
  * - `range`: a slot, offset, id or count outside its limits.
- * - `overlap`: two memory extents share bytes that must be apart, or two writes name the same slot.
+ * - `overlap`: two memory extents that must be apart share bytes, or two writes name the same slot.
  * - `disposed`: a handle used after it was disposed or closed.
  * - `unsupported`: valid, but this backend or machine has no way to do it.
  * - `out-of-memory`: an allocation failed.
- * - `timeout`: a wait ended before the work did; the work goes on.
+ * - `timeout`: a wait ended before the work did; the work continues.
  * - `device`: the device failed while it ran the work.
  * - `state`: a call at the wrong time, such as committing twice.
  * - `file`: a file is missing, damaged, not in the form that it claims, or no longer the one that was mapped.
@@ -101,7 +101,7 @@ export class BoundsError extends GatedDeltaError {
   }
 }
 
-/** Memory or slots overlap that must not. */
+/** Memory or slots that must not overlap do. */
 export class OverlapError extends GatedDeltaError {
   constructor(details: ErrorDetails) {
     super("overlap", details);
@@ -123,7 +123,7 @@ export class UnsupportedError extends GatedDeltaError {
   }
 }
 
-/** A wait ended before the work did. The work goes on and can be waited for again. */
+/** A wait ended before the work did. The work continues and can be waited for again. */
 export class TimeoutError extends GatedDeltaError {
   constructor(details: ErrorDetails) {
     super("timeout", details);

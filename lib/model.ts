@@ -1,5 +1,5 @@
 /**
- * Whole language models: a Hugging Face folder, many sequences, and logits whose bits do not depend on how the tokens came.
+ * Whole language models: a Hugging Face folder, many sequences, and logits whose bits do not depend on how the tokens are split.
  * They run on the devices of the main module.
  *
  * @module

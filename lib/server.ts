@@ -1,5 +1,5 @@
 /**
- * A server of a language model for clients of other servers' APIs: a handler for `Bun.serve`.
+ * A language model server for clients of other servers' APIs: a handler for `Bun.serve`.
  *
  * @module
  */

@@ -5,12 +5,12 @@ import { newId } from "../server/ids.ts";
 
 const reasons = { stop: "stop", length: "length", calls: "tool-calls" } as const;
 
-/** The reason for which an answer ended. */
+/** Why an answer ended. */
 export function reasonOf({ reason, stop }: AnswerEnd): LanguageModelV4FinishReason {
   return { unified: reasons[reason], raw: stop === undefined ? reason : `stop sequence ${JSON.stringify(stop)}` };
 }
 
-/** Counts of tokens. The cache is written without a count of its own. */
+/** Counts of tokens. Cache writes are not counted. */
 export function usageOf({ prompt, cached, answer, reasoning }: TokenCounts): LanguageModelV4Usage {
   return {
     inputTokens: { total: prompt, noCache: prompt - cached, cacheRead: cached, cacheWrite: undefined },
@@ -24,7 +24,7 @@ export function contentOf(part: AnswerPart): LanguageModelV4Content {
   return { type: "tool-call", toolCallId: newId("call_"), toolName: part.name, input: part.arguments };
 }
 
-/** Writes an answer's events as parts of a stream: thoughts and text as blocks with a beginning and an end. */
+/** Writes an answer's events as the parts of a stream: thoughts and text as blocks with a beginning and an end. */
 export class StreamWriter {
   #open: { readonly type: "text" | "reasoning"; readonly id: string } | undefined;
   #blocks = 0;

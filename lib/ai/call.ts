@@ -14,9 +14,9 @@ import { messagesOf } from "./prompt.ts";
 /** A call that was read. */
 export interface Call {
   readonly request: AnswerRequest;
-  /** The salt that it names. */
+  /** The salt that the call names. */
   readonly salt: string | undefined;
-  /** Settings that have no effect, or another one. */
+  /** Warnings about settings that have no effect, or a different one. */
   readonly warnings: SharedV4Warning[];
 }
 
@@ -70,10 +70,10 @@ interface OwnOptions extends GenerateOptions {
   readonly variables?: Readonly<Record<string, unknown>>;
 }
 
-/** Options that are computed with before the session checks them. */
+/** Options that are used in arithmetic before the session checks them. */
 const numbers = ["maxTokens", "minTokens", "maxReasoningTokens", "seed"] as const;
 
-/** The options of a call that are this library's. Those of a generation are checked by the session. */
+/** The options of a call that are this library's. The session checks the options of a generation. */
 function ownOf(op: string, value: unknown = {}): OwnOptions {
   const at = `providerOptions.${ownOptions}`;
   if (!isRecord(value)) throw invalid(op, at, "an object of options", value);

@@ -18,10 +18,10 @@ import type { Call } from "./call.ts";
 
 /**
  * A model for the AI SDK's functions, such as `generateText` and `streamText` of `ai` 7, in this process. Tools, thoughts, objects by
- * schema, seeds and abort signals work; `usage` has the tokens that the cache had. {@link AiProviderOptions} are further settings of a
- * call. Calls at the same time share the model's steps.
+ * schema, seeds and abort signals work; `usage` includes the tokens found in the cache. {@link AiProviderOptions} are further settings
+ * of a call. Simultaneous calls share the model's steps.
  *
- * Each call makes a session and ends it: a {@link AiModelOptions.cache} keeps what the next call of a conversation begins with.
+ * Each call makes a session and ends it: an {@link AiModelOptions.cache} keeps the beginning of a conversation's next call.
  *
  * @example
  * import { generateText } from "ai";
@@ -29,8 +29,8 @@ import type { Call } from "./call.ts";
  *
  * @param model a model with a tokenizer and a chat template. It must not be disposed before the last call has ended.
  * @throws {GatedDeltaError} that names the argument, for wrong options and a cache of another model; `UnsupportedError` for a model
- *   without a tokenizer or a chat template. A call throws it for messages, tools and settings that are wrong or not supported, such as
- *   images, and as a session's `chat` and `generate`; the signal's reason when aborted.
+ *   without a tokenizer or a chat template. A call throws these for messages, tools and settings that are wrong or not supported, such
+ *   as images, and as a session's `chat` and `generate`; the signal's reason when aborted.
  * @see Vercel, [Language Model Specification V4](https://ai-sdk.dev/providers/community-providers/custom-providers), 2026
  */
 export function languageModel(model: LanguageModel, options: AiModelOptions = {}): LanguageModelV4 {
@@ -70,7 +70,7 @@ function signalOf({ abortSignal }: LanguageModelV4CallOptions): AbortSignal {
   return abortSignal ?? new AbortController().signal;
 }
 
-/** The parts of a stream. A failure is the last of them. */
+/** The parts of a stream, of which a failure is the last. */
 async function* partsOf({ warnings }: Call, metadata: object, events: AsyncIterable<AnswerEvent>): AsyncGenerator<LanguageModelV4StreamPart, void, void> {
   yield { type: "stream-start", warnings };
   yield { type: "response-metadata", ...metadata };
@@ -82,7 +82,7 @@ async function* partsOf({ warnings }: Call, metadata: object, events: AsyncItera
   }
 }
 
-/** A stream that asks for the next part when the last one was taken, and ends the work when it is cancelled. */
+/** A stream that asks for the next part when the last one is taken, and ends the work when it is cancelled. */
 function streamOf(parts: AsyncGenerator<LanguageModelV4StreamPart, void, void>, leave: () => void): ReadableStream<LanguageModelV4StreamPart> {
   return new ReadableStream({
     async pull(controller) {

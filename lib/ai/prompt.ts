@@ -11,7 +11,7 @@ type Assistant = Extract<LanguageModelV4Message, { readonly role: "assistant" }>
 /**
  * The messages of a prompt.
  *
- * @throws {GatedDeltaError} that names the part: `UnsupportedError` for images, sounds, files that are no text, and what a provider ran.
+ * @throws {GatedDeltaError} that names the part: `UnsupportedError` for images, sounds, files that are not text, and a provider's calls.
  */
 export function messagesOf(op: string, prompt: LanguageModelV4Prompt): ChatMessage[] {
   if (!Array.isArray(prompt)) throw invalid(op, "prompt", "an array of messages", prompt);
@@ -45,7 +45,7 @@ function partsOf<Part>(op: string, parts: readonly Part[], at: string): readonly
   return parts;
 }
 
-/** The text of a text file: given as such, as UTF-8 bytes or in base64. */
+/** The text of a text file: given as text, as UTF-8 bytes or in base64. */
 function textOfFile(op: string, { data, mediaType }: Pick<LanguageModelV4FilePart, "data" | "mediaType">, at: string): string {
   if (!isRecord(data)) throw invalid(op, `${at}.data`, "the text or the bytes of a file", data);
   if (data.type === "text") return textOf(op, data.text, `${at}.data.text`);
@@ -72,7 +72,7 @@ function assistantOf(op: string, { content }: Assistant, at: string): ChatMessag
   return { role: "assistant", content: text, ...(thoughts === undefined ? {} : { reasoning_content: thoughts }), ...(calls.length > 0 ? { tool_calls: calls } : {}) };
 }
 
-/** A call's input: an object, or its JSON where the SDK could not read it. */
+/** A call's input: an object, or its JSON if the SDK could not read it. */
 function inputOf(op: string, input: unknown, at: string): object {
   let value = input;
   try {

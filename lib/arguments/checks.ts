@@ -1,10 +1,10 @@
 /**
- * Hand-written checks of arguments, for code that runs for every op. For any value they return one of the stated type or
- * throw an error that names the argument, the accepted values and the one that was passed.
+ * Hand-written checks of arguments, for code that runs for every op. They return a value of the stated type or throw an
+ * error that names the argument, the accepted values and the one that was passed.
  */
 import { BoundsError, GatedDeltaError, describe } from "../errors.ts";
 
-/** The largest dimension, count or index: the native side has them as i32. */
+/** The largest dimension, count or index: on the native side these are i32. */
 export const largestIndex = 2 ** 31 - 1;
 
 /** An argument of the wrong kind. */

@@ -1,6 +1,6 @@
 /**
- * Reads objects with named members: options, named arguments, entries of a batch. Unknown names, also inherited ones, are
- * refused, and each member is read once.
+ * Reads objects with named members: options, named arguments, entries of a batch. Unknown names, including inherited ones,
+ * are refused, and each member is read once.
  */
 import { invalid } from "./checks.ts";
 import { reading } from "./reading.ts";

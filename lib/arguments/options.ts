@@ -46,7 +46,7 @@ export function checkOptions<Checked>(schema: OptionsSchema<Checked>, op: string
     throw new GatedDeltaError("invalid-argument", { op, argument, message: "reading the options threw an error", cause });
   }
   if (result.success) return result.data;
-  // A misspelt name comes first: it explains why another one is missing.
+  // A misspelt name comes first, because it explains why another name is missing.
   const { issues } = result.error;
   const issue = issues.find(({ code }) => code === "unrecognized_keys") ?? issues[0]!;
   const unknown = issue.code === "unrecognized_keys" ? issue.keys?.[0] : undefined;

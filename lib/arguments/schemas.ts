@@ -1,6 +1,6 @@
 /**
- * Schemas that zod makes when they are first used: importing zod takes 13 ms, more than everything else that a small
- * program starts with.
+ * Schemas that zod makes when they are first used: importing zod takes 13 ms, more than the rest of a small program's
+ * start.
  */
 import type { z } from "zod";
 import type * as SchemaParts from "./schema-parts.ts";

@@ -24,7 +24,7 @@ export interface CheckedFormat {
   readonly noun: string;
   /** Reason and advice in messages that refuse an earlier version. */
   readonly earlier?: string;
-  /** The place of names, dtypes and shapes in the checksum: all before the first byte, or each before the bytes of its tensor. */
+  /** The place of names, dtypes and shapes in the checksum: all before the first byte, or each before its tensor's bytes. */
   readonly entries: "first" | "interleaved";
 }
 
@@ -35,7 +35,7 @@ type Tensors = ReadonlyMap<string, Pick<TensorToWrite, "dtype" | "shape">>;
 
 const checksumKey = "sha256";
 
-/** A checksum of tensors, whose bytes are added one tensor after another. */
+/** A checksum of tensors, whose bytes are added tensor by tensor. */
 export class Checksum {
   readonly #hash = createHash("sha256");
   readonly #tensors: Tensors;
@@ -113,7 +113,7 @@ export async function writeCheckedAsync(
 /** Bytes that are read at a time. */
 const readBytes = 2 ** 20;
 
-/** An open file of a format and of its current version. */
+/** An open file of a format, in its current version. */
 export class CheckedFile implements Disposable {
   readonly source: SafetensorsFile;
   readonly #op: string;
@@ -160,7 +160,7 @@ export class CheckedFile implements Disposable {
     throw this.bad(`tensor ${describe(name)} to be ${dtype} ${shapeText(shape)}`, `${found.dtype} ${shapeText(found.shape)}`);
   }
 
-  /** A new checksum of the file. The caller adds the tensors' bytes in the order of their names here. */
+  /** A new checksum of the file. The caller adds the tensors' bytes in the order of `names`. */
   checksum(names: readonly string[]): Checksum {
     const { [checksumKey]: _, ...metadata } = Object.fromEntries(this.source.metadata);
     return new Checksum(this.#format, metadata, new Map(names.map((name) => [name, this.source.info(name)])));
@@ -234,9 +234,9 @@ export class CheckedTensors {
   }
 
   /**
-   * A tensor of u8 that is a text in UTF-8.
+   * A tensor of u8 that is UTF-8 text.
    *
-   * @param read turns the text into a value, and throws for another text.
+   * @param read turns the text into a value, and throws for any other text.
    */
   text<Value>(name: string, read: (text: string) => Value): Value {
     const { dtype } = this.#file.source.info(name);

@@ -1,4 +1,4 @@
-/** Parsing of configurations by schemas, and errors about configurations in this library's words. */
+/** Parses configurations by schemas, and makes errors about configurations in this library's words. */
 
 import { FileError, GatedDeltaError, UnsupportedError, describe } from "../errors.ts";
 import type { LayerConfig } from "./mixer-config.ts";
@@ -6,7 +6,7 @@ import type { LayerConfig } from "./mixer-config.ts";
 /** The mixers of an architecture's configuration, and which layers have one. */
 export interface ConfigOf {
   readonly config: LayerConfig;
-  /** Number of layers of the model, if the configuration has it. */
+  /** The model's number of layers, if the configuration has it. */
   readonly layers: number | undefined;
   /** The type of a layer: `linear_attention` for those with a mixer. */
   readonly typeOf: (layer: number) => string | undefined;
@@ -16,7 +16,7 @@ export interface ConfigOf {
 
 /** The origin and the reader of a configuration, for errors. */
 export interface ConfigPlace {
-  /** Its file; undefined for an object that the caller passed. */
+  /** The configuration's file; undefined for an object that the caller passed. */
   readonly path: string | undefined;
   /** The function that was called. */
   readonly op: string;
@@ -51,7 +51,7 @@ export function configError({ path, op }: ConfigPlace, key: string, expected: st
     : new FileError(path, { op, expected: text, received });
 }
 
-/** An error about a value that is legal and not supported. */
+/** An error about a value that is legal but not supported. */
 export function unsupportedValue({ path, op }: ConfigPlace, key: string, expected: string, received: unknown): GatedDeltaError {
   return new UnsupportedError({ op, argument: `${path ?? "config"}: ${key}`, expected, received: describe(received) });
 }

@@ -20,7 +20,7 @@ const ofMemory = { harmless: "the type in which something is kept; here the load
 const ofExperts = { harmless: "about experts, which dense models do not have" } as const;
 const ofPictures = { harmless: "about images and videos, which are not read" } as const;
 const silu = { only: ["silu", "swish"], why: "the kernels have one activation" } as const;
-/** Settings of other architectures. Neither program reads them for the ones here, so a configuration that has them is of another model. */
+/** Settings of other architectures. Neither program reads them for those here, so a configuration that has them is another model's. */
 export const ofOthers = (...values: readonly unknown[]) => ({ only: values, why: "a step of other architectures, which is not computed" }) as const;
 
 /** Settings that the parsers read. */

@@ -1,5 +1,5 @@
 /**
- * The element types of the safetensors format: their sizes, and how each becomes numbers. Data is little-endian, as is
+ * The element types of the safetensors format: their sizes and their conversions to numbers. Data is little-endian, like
  * every machine that Bun runs on.
  */
 import { decodeBf16 } from "../tensor/dtype.ts";
@@ -104,7 +104,7 @@ export function isSafetensorsDType(text: string): text is SafetensorsDType {
 
 /**
  * The size of a tensor in bytes, or the reason that it has none: sizes beyond 2^53 are refused even where a later dimension is
- * 0, as the format's own reader does, and elements of 4 or 6 bits must fill whole bytes.
+ * 0, as in the format's own reader, and elements of 4 or 6 bits must fill whole bytes.
  */
 export function tensorBytes(dtype: SafetensorsDType, shape: readonly number[]): number | "overflow" | "partial byte" {
   let elements = 1;

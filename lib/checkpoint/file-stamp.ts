@@ -16,7 +16,7 @@ export function stampOf(descriptor: number): FileStamp {
   return { device, inode, size, modified, changed };
 }
 
-/** A stamp as a text; different stamps have different ones. */
+/** A stamp as text; different stamps have different texts. */
 export function stampText({ device, inode, size, modified, changed }: FileStamp): string {
   return [device, inode, size, modified, changed].join(" ");
 }

@@ -1,4 +1,4 @@
-/** Tensors that lie in open files, one after another: what all such formats have in common. */
+/** Tensors that lie in open files, one after another: the common part of all such formats. */
 import { closeSync } from "node:fs";
 import { resolve } from "node:path";
 import { BoundsError, DisposedError, GatedDeltaError, ShapeError, UnsupportedError, describe } from "../errors.ts";
@@ -23,13 +23,13 @@ export type TensorRange = readonly [name: string, range: { readonly offset: numb
 
 /** A file that tensors are read from. */
 export interface FileOrigin {
-  /** Its descriptor, as long as it is open. */
+  /** The file's descriptor, as long as it is open. */
   readonly descriptor: number;
-  /** Its tensors: their names, first bytes in the file, and lengths. */
+  /** The file's tensors: their names, first bytes in the file, and lengths. */
   readonly ranges: () => Iterable<TensorRange>;
   /** Absolute. */
   readonly path: string;
-  /** Its stamp before the first read. */
+  /** The file's stamp before the first read. */
   readonly stamp: FileStamp;
   /** Whether an open file still has that stamp. */
   readonly unchanged: () => boolean;
@@ -66,7 +66,7 @@ export class OpenFile implements Disposable {
     throw new DisposedError({ op, argument: this.path, expected: "an open file", received: "a closed one" });
   }
 
-  /** Closes it. Closing twice does nothing. */
+  /** Closes the file. Closing twice does nothing. */
   [Symbol.dispose](): void {
     const descriptor = this.#descriptor;
     if (descriptor === undefined) return;
@@ -90,7 +90,7 @@ export abstract class FileTensors implements TensorSource {
   abstract readonly path: string;
   abstract readonly names: readonly string[];
   abstract readonly metadata: ReadonlyMap<string, string>;
-  /** The call that errors name; undefined if they name the source's own methods. */
+  /** The call named in errors; undefined if errors name the source's own methods. */
   protected readonly op: string | undefined;
 
   constructor(op: string | undefined) {

@@ -14,13 +14,13 @@ import { FormatError, isRecord, parseJsonObject } from "./json.ts";
 /** One tensor of a file. */
 export interface TensorInfo {
   readonly dtype: SafetensorsDType;
-  /** The format of the blocks in a tensor of bytes, whose last dimension is a row's; undefined where the dtype says all. */
+  /** The format of the blocks in a tensor of bytes, whose last dimension is a row's; undefined where the dtype is enough. */
   readonly weightFormat?: WeightFormat;
   /** Dimensions, outermost first; none for a single number. */
   readonly shape: readonly number[];
-  /** Its size. */
+  /** The tensor's size. */
   readonly bytes: number;
-  /** Where it starts, in bytes from the end of the header. */
+  /** The tensor's start, in bytes from the end of the header. */
   readonly offset: number;
 }
 

@@ -19,7 +19,7 @@ export interface Gather {
   readonly moves: readonly Move[];
 }
 
-/** `in_proj_qkvz` as the query | key | value projection and that of z. */
+/** `in_proj_qkvz` as the query | key | value projection and the projection of z. */
 export function splitQkvz(config: LayerConfig): { readonly qkv: Gather; readonly z: Gather } {
   const { keyHeads, valueHeads, keyDim, valueDim } = config;
   const valueRows = (valueHeads / keyHeads) * valueDim;
@@ -36,7 +36,7 @@ export function splitQkvz(config: LayerConfig): { readonly qkv: Gather; readonly
   return { qkv: { rows: convChannels(config), moves: qkv }, z: { rows: valueChannels(config), moves: z } };
 }
 
-/** Parts of a matrix, one below another, as weights of their own. */
+/** Parts of a matrix, one below another, as separate weights. */
 export function splitRows(sizes: readonly number[]): readonly Gather[] {
   let from = 0;
   return sizes.map((rows) => ({ rows, moves: [{ from: (from += rows) - rows, to: 0, rows }] }));

@@ -3,7 +3,7 @@
  *
  * JSON.parse silently keeps the last of several members of the same name, and its memory grows with the number of values.
  * So a pass over the bytes first bounds the number of arrays and objects and their depth, and counts the names of the two outer
- * levels to compare with those of the result.
+ * levels, to be compared with the result.
  */
 import { describe } from "../errors.ts";
 
@@ -24,7 +24,7 @@ export type JsonObject = Readonly<Record<string, unknown>>;
 
 const deepest = 64;
 
-/** Arrays and objects that any text may have, and the additional ones for each name: a tensor has four names and three of them. */
+/** Arrays and objects that any text may have, and additional ones for each name: a tensor has four names and three containers. */
 const freeContainers = 1000;
 const containersPerName = 4;
 

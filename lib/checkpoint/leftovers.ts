@@ -9,7 +9,7 @@ import { basename, dirname, join } from "node:path";
 
 let space: string | undefined;
 
-/** The machine and, on Linux, the process namespace: containers that share a folder have process numbers of their own. */
+/** The machine and, on Linux, the process namespace: containers that share a folder have separate process numbers. */
 function processSpace(): string {
   if (space !== undefined) return space;
   let namespace = "";

@@ -1,6 +1,6 @@
 /**
- * Tensors of a checkpoint in place: each file is mapped in windows at its first tensor. A tensor that cannot be used where it
- * begins, or that fits no window, is left to the caller, who copies it.
+ * Tensors of a checkpoint in place: each file is mapped in windows when its first tensor is used. A tensor that cannot be used
+ * where it begins, or that fits no window, is left to the caller, who copies it.
  */
 import type { Device } from "../device/device.ts";
 import { FileError } from "../errors.ts";
@@ -15,7 +15,7 @@ import { placeOf } from "./open-checkpoint.ts";
 import type { FileOrigin } from "./file-tensors.ts";
 import type { TensorSource } from "./source.ts";
 
-/** Bytes between tensors that a window skips: what a GPU works with is resident as a whole. */
+/** The least gap between tensors, in bytes, that windows leave out: a window that a GPU works with is resident as a whole. */
 const leastGap = 2 ** 20;
 
 /**
@@ -37,7 +37,7 @@ export function windowsOver(ranges: Iterable<FileRange>, largest: number): FileR
   return windows;
 }
 
-/** The mapped files of one load. Disposing it leaves what its tensors use. */
+/** The mapped files of one load. Disposal keeps the windows that its tensors use. */
 export class MappedTensors implements Disposable {
   readonly #device: Device;
   readonly #source: TensorSource;
@@ -58,8 +58,8 @@ export class MappedTensors implements Disposable {
   /**
    * A tensor in its file, or undefined if it has to be copied.
    *
-   * @param anywhere whether it may begin at any byte, as matrices may; otherwise only where an element can be addressed. Some
-   *   writers, such as MLX, do not pad their headers.
+   * @param anywhere whether the tensor may begin at any byte, as matrices may; otherwise only where an element can be addressed.
+   *   Some writers, such as MLX, do not pad their headers.
    * @throws {FileError} if the file cannot be mapped, or has changed since it was opened.
    */
   tensor(name: string, dtype: DType, shape: readonly number[], anywhere: boolean): Tensor | undefined {
@@ -71,8 +71,8 @@ export class MappedTensors implements Disposable {
   }
 
   /**
-   * Tensors of one dtype and shape in their files, as one with a dimension before theirs, for the weight of an `expertLinear`;
-   * or undefined if they have to be copied.
+   * Tensors of one dtype and shape in their files, as one tensor with an additional outer dimension, for the weight of an
+   * `expertLinear`; undefined if they have to be copied.
    *
    * @throws {FileError} as {@link tensor}.
    */
@@ -85,7 +85,7 @@ export class MappedTensors implements Disposable {
     return storage && (makeTensor(this.#device, storage, dtype, 0, whole, contiguousStrides(whole)) as Tensor);
   }
 
-  /** The bytes of a tensor in a window, if there are any. */
+  /** The place of a tensor's bytes in a window, if there are any. */
   #placeOf(name: string): WindowPiece | undefined {
     const { file, position: offset } = placeOf(this.#source, name);
     const { bytes } = this.#source.info(name);
@@ -99,7 +99,7 @@ export class MappedTensors implements Disposable {
       const ranges = [...file.ranges()].filter(([name]) => this.#wanted(name)).map(([, range]) => range);
       windows = this.#mapping.map(this.#op, file, windowsOver(ranges, this.#mapping.largest));
       this.#windows.set(file, windows);
-      // The library compares the file from now on with what it is now.
+      // From now on, the library compares the file with its present state.
       if (!file.unchanged()) {
         const expected = "the unchanged file whose header was read";
         throw new FileError(file.path, { op: this.#op, expected, received: "a file that was changed meanwhile" });

@@ -8,21 +8,21 @@ import type { Tensor } from "../tensor/tensor.ts";
 /** The weight of a `linear` or an `embedding`, or those of experts for an `expertLinear`, under the names of their arguments. */
 export interface Matrix {
   readonly weightFormat: WeightFormat;
-  /** The format's blocks; for floats `[outFeatures, inFeatures]`. Experts' matrices have a dimension before these, as all parts. */
+  /** The format's blocks; for floats `[outFeatures, inFeatures]`. All parts of experts' matrices have an additional outer dimension. */
   readonly weight: Tensor;
   /** `[outFeatures, blocks of a row]`, if the format has scales. */
   readonly scales?: Tensor;
   /** `[outFeatures, blocks of a row]`, if the format has biases. */
   readonly biases?: Tensor;
-  /** How rows are multiplied by it, if not exactly. */
+  /** How rows are multiplied by the matrix, if not exactly. */
   readonly activations?: ActivationForm;
 }
 
 /** How rows are multiplied by one matrix of a model. */
 export interface MatrixUse {
-  /** The name of its module in the checkpoint; the first of several that were joined. */
+  /** The name of the matrix's module in the checkpoint; the first of several that were joined. */
   readonly name: string;
-  /** How it is stored. */
+  /** How the matrix is stored. */
   readonly weightFormat: WeightFormat;
   /** `int8` only where the model has such activations and the weights are integers times scales. */
   readonly activations: ActivationForm;
@@ -66,7 +66,7 @@ export function storedMatrix(weightFormat: WeightFormat, rows: readonly number[]
   };
 }
 
-/** The matrix of the tensors that `make` makes for each part of a stored one. */
+/** The matrix whose tensors `make` makes, one for each part of a stored matrix. */
 export function matrixOf({ weightFormat, weight, scales, biases }: StoredMatrix, make: (name: "weight" | "scales" | "biases", part: MatrixPart) => Tensor): Matrix {
   return {
     weightFormat,

@@ -1,6 +1,6 @@
 /**
  * The settings of a Gated DeltaNet layer in a Hugging Face `config.json`, for each architecture that has such layers. A
- * missing size is an error that names it. Settings that published configurations leave out have the defaults of transformers.
+ * missing size is an error that names it. Settings that published configurations leave out have transformers' defaults.
  */
 
 import type { HeadMap } from "../native/options.ts";
@@ -16,9 +16,9 @@ import { headDimText, olmoSchema, qwenSchema, sizes } from "./mixer-schemas.ts";
 export interface LayerConfig {
   /** Width of the hidden states. */
   readonly hiddenSize: number;
-  /** Query and key heads (`linear_num_key_heads`). */
+  /** Number of query and key heads (`linear_num_key_heads`). */
   readonly keyHeads: number;
-  /** Value, gate and output heads (`linear_num_value_heads`), a multiple of {@link keyHeads}. */
+  /** Number of value, gate and output heads (`linear_num_value_heads`), a multiple of {@link keyHeads}. */
   readonly valueHeads: number;
   /** Length of a query or key head (`linear_key_head_dim`). */
   readonly keyDim: number;
@@ -38,12 +38,12 @@ export interface LayerConfig {
   readonly betaForm: "sigmoid" | "2-sigmoid";
   /**
    * How the checkpoint holds the projections and convolutions of query, key and value: `joint` as one (or interleaved
-   * with others), `separate` as one each.
+   * with others), `separate` as one for each.
    */
   readonly projections: "joint" | "separate";
   /**
-   * Key head of value head v: v div r for `block`, v mod {@link keyHeads} for `tiled`, r value heads to a key head
-   * (`linear_value_head_order`, the library's own key: a GGUF file's architecture says it). @default "block"
+   * Key head of value head v: v div r for `block`, with r value heads to a key head; v mod {@link keyHeads} for `tiled`
+   * (`linear_value_head_order`, the library's own key, which a GGUF file's architecture determines). @default "block"
    */
   readonly headMap?: HeadMap | undefined;
 }
@@ -58,7 +58,7 @@ export function valueChannels(config: LayerConfig): number {
   return config.valueHeads * config.valueDim;
 }
 
-/** Gates of a token: {@link LayerConfig.valueHeads}, times the number of key dimensions if each has a gate. */
+/** Number of a token's gates: {@link LayerConfig.valueHeads}, times the number of key dimensions if each has a gate. */
 export function gateChannels({ valueHeads, gateDims, keyDim }: LayerConfig): number {
   return gateDims === "key" ? valueHeads * keyDim : valueHeads;
 }
@@ -133,7 +133,7 @@ function parseQwen(root: object, types: readonly string[], place: ConfigPlace): 
   };
 }
 
-/** OLMo hybrid, whose gated norm has another epsilon than the other norms (transformers, `OlmoHybridGatedDeltaNet`, `OlmoHybridConfig`). */
+/** OLMo hybrid, whose gated norm has its own epsilon (transformers, `OlmoHybridGatedDeltaNet`, `OlmoHybridConfig`). */
 function parseOlmo(root: object, place: ConfigPlace): ConfigOf {
   const data = parsed(olmoSchema(), root, place);
   refuseSettings(mixerSettings.olmo, root, place);

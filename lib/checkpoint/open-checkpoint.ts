@@ -26,7 +26,7 @@ import type { TensorSource } from "./source.ts";
 const indexName = "model.safetensors.index.json";
 const singleName = "model.safetensors";
 
-/** The most files of a list, far above that of any checkpoint. */
+/** The most files in a list, far above any checkpoint's number. */
 const mostFiles = 65536;
 
 /**
@@ -38,7 +38,7 @@ const mostFiles = 65536;
  *
  * @param source a `.safetensors` file, an index (`.json`), a GGUF file, a directory that holds one of these, or a list of
  *   safetensors files, whose tensors must have distinct names.
- * @param caller the call that errors name, also errors of later reads. @default this function, then the checkpoint's methods
+ * @param caller the call named in errors, including those of later reads. @default this function, then the checkpoint's methods
  * @throws {FileError} if a file is missing or damaged, a directory has several checkpoints, or two files have a tensor of the same name.
  */
 export function openCheckpoint(source: string | readonly string[], caller?: string): TensorSource {
@@ -227,7 +227,7 @@ function findIn(op: string, directory: string): string {
   return join(directory, found);
 }
 
-/** Refuses a folder with an index and a file that is a checkpoint of its own: other programs read the file. */
+/** Refuses a folder with an index and a file that is itself a checkpoint: other programs read the file. */
 function refuseTwo(op: string, directory: string, shardOf: ReadonlyMap<string, string>): void {
   const single = join(directory, singleName);
   if (kindOfPath(single) === "nothing" || new Set(shardOf.values()).has(single)) return;

@@ -1,4 +1,4 @@
-/** Folders that are easily mistaken for a model's, recognised by their entries. */
+/** Recognises folders that are easily mistaken for a model's, by their entries. */
 import { readdirSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
 import { FileError } from "../errors.ts";
@@ -16,7 +16,7 @@ const cachedModel = /^models--/;
  * Refuses a folder that holds an adapter instead of a model, or whose subfolders hold the model, as in the Hub's cache.
  *
  * @param entries the folder's entries.
- * @throws {FileError} with the kind of the folder, and advice.
+ * @throws {FileError} with the kind of folder and advice.
  */
 export function refuseOtherFolders(op: string, folder: string, entries: readonly string[]): void {
   if (entries.some((name) => adapterWeights.test(name)) || (entries.includes("adapter_config.json") && !entries.includes("config.json"))) {

@@ -1,6 +1,6 @@
 /**
- * Reads MLX's `quantization` in configurations: `bits`, `group_size` and `mode` for all modules, and under the name of a
- * module other values for it, or false (mlx-lm, `utils.py`, `quantize_model`). The tensors decide whether and how a module is
+ * Reads MLX's `quantization` in configurations: `bits`, `group_size` and `mode` for all modules, and under a module's name
+ * other values for it, or false (mlx-lm, `utils.py`, `quantize_model`). The tensors decide whether and how a module is
  * quantised; a configuration that contradicts them is refused.
  */
 
@@ -13,7 +13,7 @@ import type { ConfigPlace } from "./config-errors.ts";
 /** How weights are quantised. */
 export interface Quantization {
   readonly bits: number;
-  /** Weights of a row that share a scale. */
+  /** Number of a row's weights that share a scale. */
   readonly group: number;
   /** `affine`, or the name of a micro-scaled format. */
   readonly mode: string;
@@ -32,7 +32,7 @@ const valuesIn = (isAffine: boolean, key: "bits" | "group"): readonly number[] =
 
 /** Widths of MLX's quantisation, affine or micro-scaled. */
 export const bitsOf = (isAffine: boolean): readonly number[] => valuesIn(isAffine, "bits");
-/** Its groups: numbers of weights of a row that share a scale. */
+/** Group lengths of MLX's quantisation: numbers of a row's weights that share a scale. */
 export const groupsOf = (isAffine: boolean): readonly number[] => valuesIn(isAffine, "group");
 
 /** The form of quantised weights with these numbers, with its format and mode; undefined if there is none. */
@@ -59,7 +59,7 @@ export function parseQuantization(source: unknown, { path, op }: ConfigPlace): Q
   const own = new Map<string, Partial<Quantization>>();
   for (const [module, entry] of Object.entries(config)) {
     if (!isRecord(entry)) continue;
-    // A module's mode is affine unless its own entry says otherwise, whatever that of the others is.
+    // A module's mode is affine unless its own entry says otherwise, whatever the mode of other modules.
     const values = valuesOf(entry);
     own.set(module, values.mode === all.mode ? { ...all, ...values } : values);
   }

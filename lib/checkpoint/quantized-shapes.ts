@@ -1,7 +1,7 @@
 /**
- * Recognises quantised modules by their tensors. MLX's have `weight` in u32 words and `scales` for each group: affine ones floats,
- * and `biases` like them, micro-scaled ones bytes. GGUF's have rows of blocks, whose format the file states. Any other module without `scales` is not quantised, regardless
- * of the configuration.
+ * Recognises quantised modules by their tensors. MLX's have `weight` in u32 words and `scales` for each group: floats, and `biases` like
+ * them, in affine modules; bytes in micro-scaled ones. GGUF's have rows of blocks, whose format the file states. Any other module without
+ * `scales` is not quantised, regardless of the configuration.
  */
 
 import { DTypeError, FileError, UnsupportedError } from "../errors.ts";
@@ -13,7 +13,7 @@ import { storedMatrix, type StoredMatrix } from "./matrix.ts";
 import { bitsOf, formOf, groupsOf, supportedWeights, type Quantization } from "./quantization.ts";
 
 /**
- * How a module's weight `[rows, columns]` is stored, or undefined for one that is not quantised.
+ * How a module's weight `[rows, columns]` is stored, or undefined for a module that is not quantised.
  *
  * @param rows one dimension, or several: those of experts, and the rows of each.
  * @param configured the configuration of the module.
@@ -30,7 +30,7 @@ export function quantizedShapes(
 ): StoredMatrix | undefined {
   const [weightName, scalesName, biasesName] = [`${module}.weight`, `${module}.scales`, `${module}.biases`] as const;
   if (!source.has(weightName)) {
-    // GPTQ and AWQ have scales, too: the packed weights' names tell them apart.
+    // GPTQ and AWQ also have scales, but different names for the packed weights.
     const packed = [".qweight", ".weight_packed", ".weight_q"].map((end) => module + end).find((name) => source.has(name));
     if (packed !== undefined) throw foreign(packed, "weights of another scheme, as GPTQ and AWQ have");
   }

@@ -3,7 +3,7 @@ import { closeSync, constants, fstatSync, openSync, read, readSync, statSync } f
 import type { Stats } from "node:fs";
 import { FileError, describe } from "../errors.ts";
 
-/** One read call's bytes: below the 2 GiB that a system call may take. */
+/** Bytes of one read call: below the 2 GiB that a system call may take. */
 const mostPerRead = 2 ** 30;
 
 /** The file or folder at a path; undefined if there is none, or links lead in a circle. Opening it then reports the reason. */
@@ -21,7 +21,7 @@ export function statOf(path: string): Stats | undefined {
  * @throws {FileError} for anything but a regular file.
  */
 export function openRegularFile(path: string, op: string): { descriptor: number; size: number } {
-  // In file names a lone surrogate becomes U+FFFD, so that several paths would name one file.
+  // In file names a lone surrogate becomes U+FFFD, so several paths would name one file.
   if (!path.isWellFormed()) throw new FileError(path, { op, expected: "a path of well-formed Unicode", received: "one with a lone surrogate" });
   let descriptor: number | undefined;
   try {

@@ -16,7 +16,7 @@ import { notRegular } from "./regular-file.ts";
 /** Permissions of a new file: only its owner's. */
 const privateMode = 0o600;
 
-/** One write call's bytes: below the 2 GiB that a system call may take. */
+/** Bytes of one write call: below the 2 GiB that a system call may take. */
 const mostPerWrite = 2 ** 30;
 
 /** The number of symbolic links that Linux follows. */
@@ -27,7 +27,7 @@ const mostLinks = 40;
  * keeps its permissions and, if the process may set them, its owner and group; its other hard links keep the old contents.
  * Only its owner can read and write a new file.
  *
- * @param pieces its contents, one after the other.
+ * @param pieces the file's contents, one after the other.
  * @throws {GatedDeltaError} `invalid-argument` for a value that is not a path; {@link FileError} if the path exists and is not a
  *   regular file, or if writing fails. An existing file is unchanged then.
  */
@@ -114,12 +114,12 @@ class Replacement {
     return this.#descriptor!;
   }
 
-  /** All was written. */
+  /** Called when all pieces are written. */
   complete(): void {
     if (this.#before !== undefined) keepRights(this.descriptor, this.#before);
   }
 
-  /** It was flushed. */
+  /** Called when the file is flushed. */
   rename(): void {
     const { descriptor } = this;
     this.#descriptor = undefined;
@@ -135,14 +135,14 @@ class Replacement {
     await new Promise<void>((resolve, reject) => rename(this.#temporary, this.target, (error) => (error ? reject(error) : resolve())));
   }
 
-  /** Removes it unless it was renamed, and returns the error to throw. */
+  /** Removes the temporary file unless it was renamed, and returns the error to throw. */
   abandon(cause: unknown): GatedDeltaError {
     if (this.#descriptor !== undefined) closeSync(this.#descriptor);
     this.#descriptor = undefined;
     try {
       unlinkSync(this.#temporary);
     } catch {
-      // It was renamed already.
+      // The file was already renamed.
     }
     return asFileError(this.#path, this.#op, cause);
   }
@@ -195,8 +195,8 @@ function flushAsync(descriptor: number): Promise<void> {
 }
 
 /**
- * Opens the folder of a file to flush it, which makes a rename durable. Some file systems can't do that; the file's contents
- * have been flushed by then.
+ * Opens a file's folder to flush it, which makes a rename durable. Some file systems can't do that, but the file's contents
+ * are already flushed.
  */
 class Folder implements Disposable {
   readonly #descriptor: number | undefined;

@@ -15,7 +15,7 @@ import { PrefixedNames } from "./source.ts";
  * The file is kept open, so that replacing it by a rename does not mix two versions; dispose it (`using`) when done.
  *
  * @param path a regular file.
- * @param op the call that errors name, also errors of later reads. @default this function, then the file's methods
+ * @param op the call named in errors, including those of later reads. @default this function, then the file's methods
  * @throws {FileError} if it is missing, not a regular file, damaged, or its header does not fit its contents.
  */
 export function openSafetensors(path: string, op?: string): SafetensorsFile {
@@ -93,7 +93,7 @@ function readHeader(file: OpenFile, op: string): { header: Header; dataStart: nu
   const head = new Uint8Array(Math.min(size, headBytes));
   readFully(path, descriptor, 0, head, op);
   const length = size < 8 ? 0n : new DataView(head.buffer).getBigUint64(0, true);
-  // No file of another format begins with a length within the limit: its bytes 4 to 7 would be zero.
+  // No file of another format begins with a length within the limit: bytes 4 to 7 would be zero.
   if (size < 8 || length > BigInt(longestHeader)) {
     const kind = foreignKind(head);
     if (kind !== undefined) throw new FileError(path, { op, expected: "a safetensors file", received: kind });

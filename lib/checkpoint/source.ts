@@ -4,14 +4,14 @@ import type { TensorInfo } from "./header.ts";
 
 /**
  * Named tensors that can be read. Headers and indices are read once, when they are opened, so load all layers of a model from
- * one source. Dispose it to close its files.
+ * one source. Dispose the source to close its files.
  */
 export interface TensorSource extends Disposable {
   /** The file, index or folder that was opened. */
   readonly path: string;
   /** The names of all tensors. */
   readonly names: readonly string[];
-  /** A tensor's name in the file, for messages. Left out where all names are those of the file. */
+  /** A tensor's name in the file, for messages. Absent where all names are the file's. */
   nameInFile?(name: string): string;
   /** The names that begin with `prefix`, in the order of their UTF-16 code units, found by binary search. */
   namesWithPrefix(prefix: string): readonly string[];
@@ -40,7 +40,7 @@ export interface TensorSource extends Disposable {
    */
   readInto(name: string, target: Uint8Array): void;
   /**
-   * Reads part of a tensor: `target.byteLength` bytes from its byte `from`. Use it for tensors that are too large for one
+   * Reads part of a tensor: `target.byteLength` bytes from its byte `from` on. Use it for tensors that are too large for one
    * array.
    *
    * @throws {BoundsError} if they are not all within the tensor.
@@ -53,7 +53,7 @@ export interface TensorSource extends Disposable {
    */
   readSliceAsync(name: string, from: number, target: Uint8Array): Promise<void>;
   /**
-   * A tensor as numbers: Float64Array for F64 and for integers of 32 and 64 bits (those of 64 are rounded beyond 2^53),
+   * A tensor as numbers: Float64Array for F64 and for 32-bit and 64-bit integers (64-bit ones are rounded beyond 2^53),
    * else Float32Array. Either way every F64, F32, F16, BF16 and F8 value is exact.
    *
    * @throws {UnsupportedError} for C64 and floats of 4 and 6 bits; `read` gives their bytes.
@@ -70,7 +70,7 @@ export function nameIn(source: TensorSource, name: string): string {
   return source.nameInFile?.(name) ?? name;
 }
 
-/** The same with the source's path, as the argument of an error. */
+/** The source's path and a tensor's {@link nameIn}, as the argument of an error. */
 export function placeIn(source: TensorSource, name: string): string {
   return `${source.path}: ${nameIn(source, name)}`;
 }

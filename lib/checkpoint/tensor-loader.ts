@@ -1,7 +1,7 @@
 /**
- * Loads tensors of a checkpoint onto a device in two steps: first each is looked up, checked and given memory, or found in its
- * mapped file; then all others are read straight into their memory. So a checkpoint that does not fit is refused before anything
- * is read, and the same list of tensors serves synchronous and asynchronous reading.
+ * Loads tensors of a checkpoint onto a device in two steps: first each tensor is looked up, checked and given memory, or found in
+ * its mapped file; then all tensors that are not mapped are read straight into their memory. So a checkpoint that does not fit is
+ * refused before anything is read, and the same list of tensors serves synchronous and asynchronous reading.
  */
 
 import type { Device } from "../device/device.ts";
@@ -22,7 +22,7 @@ import { nextTurn } from "../turns.ts";
 /** Dimensions of a tensor. */
 export type Shape = readonly number[];
 
-/** Bytes of a checkpoint's tensor and their destination. */
+/** Bytes of a checkpoint's tensor, and their destination. */
 interface Read {
   readonly name: string;
   readonly from: number;
@@ -44,9 +44,9 @@ export interface WeightBytes {
   readonly copied: number;
 }
 
-/** Bytes of one asynchronous read, which takes at most some milliseconds on any disk. */
+/** Bytes of one asynchronous read, which takes at most a few milliseconds on any disk. */
 const pieceBytes = 4 * 1024 * 1024;
-/** Pieces that are read at a time: the copying takes more than one thread where there are several. */
+/** Pieces that are read at a time: copying uses more than one thread where there are several. */
 const piecesAtATime = 4;
 
 /** The tensors of one load. Disposing it frees those that were not {@link taken}, as after a failed load. */
@@ -65,7 +65,7 @@ export class TensorLoader implements Disposable {
   #bytes = { mapped: 0, copied: 0 };
 
   /**
-   * @param mapped if given, tensors stay in their files where that is possible: whether one of a name will be looked up.
+   * @param mapped if given, tensors stay in their files where possible: whether the tensor of a name will be looked up.
    * @param activations how rows are multiplied by matrices of integers.
    */
   constructor(
@@ -84,7 +84,7 @@ export class TensorLoader implements Disposable {
     if (mapped !== undefined) this.#mapped = new MappedTensors(device, source, op, mapped);
   }
 
-  /** Whether tensors stay in their files where that is possible. */
+  /** Whether tensors stay in their files where possible. */
   get maps(): boolean {
     return this.#mapped !== undefined;
   }
@@ -109,7 +109,7 @@ export class TensorLoader implements Disposable {
     return this.#taken.has(name);
   }
 
-  /** A whole tensor of floats, stored in any of `shapes`; it gets the first of them. */
+  /** A whole tensor of floats, stored in any of `shapes`; the result has the first of them. */
   tensor(name: string, ...shapes: [Shape, ...Shape[]]): Tensor {
     const dtype = this.#floats(name, shapes);
     return this.#whole(name, dtype, shapes[0]);
@@ -153,10 +153,10 @@ export class TensorLoader implements Disposable {
   }
 
   /**
-   * Weights `[experts, modules · rows, columns]` for an `expertLinear`: those of all modules of an expert one below another, or of
-   * one module each, which can stay in their files.
+   * Weights `[experts, modules · rows, columns]` for an `expertLinear`: those of an expert's modules one below another, or of one
+   * module for each expert, which can stay in their files.
    *
-   * @param modules for each expert the names of as many modules, each `[rows, columns]`, all in the format of the first.
+   * @param modules for each expert the names of an equal number of modules, each `[rows, columns]`, all in the first one's format.
    */
   joined(modules: readonly (readonly string[])[], rows: number, columns: number): Matrix {
     const [[first = ""] = []] = modules;
@@ -165,7 +165,7 @@ export class TensorLoader implements Disposable {
     for (const module of names) this.#expectAlike(module, this.#stored(module, [rows], columns), first, stored);
     return this.#used(first, matrixOf(stored, (part, { dtype, shape: [each = 0, width = 0] }) => {
       const parts = names.map((module) => `${module}.${part}`);
-      // Kernels find one matrix an expert in the files, next to scales and biases of all.
+      // Kernels take one matrix per expert from the files, but the scales and biases of all experts together.
       const mapped = part === "weight" && names.length === modules.length ? this.#mapped?.joined(parts, dtype, [each, width]) : undefined;
       if (mapped !== undefined) return this.#inPlace(mapped, parts);
       const made = this.#make(dtype, [modules.length, (names.length / modules.length) * each, width]);
@@ -216,7 +216,7 @@ export class TensorLoader implements Disposable {
         throw error;
       }
     };
-    // All of them have ended before an error lets go of the memory that they read into.
+    // All readers must have ended before an error releases the memory that they read into.
     const ends = await Promise.allSettled(Array.from({ length: piecesAtATime }, reader));
     for (const end of ends) if (end.status === "rejected") throw end.reason;
   }
@@ -228,7 +228,7 @@ export class TensorLoader implements Disposable {
     this.#mapped?.[Symbol.dispose]();
   }
 
-  /** How a module's weight is stored, which is checked. */
+  /** The checked form in which a module's weight is stored. */
   #stored(module: string, rows: readonly number[], columns: number): StoredMatrix {
     const quantized = quantizedShapes(this.source, module, rows, columns, this.#quantization(module), this.op);
     return quantized ?? storedMatrix(this.#floats(`${module}.weight`, [[...rows, columns]]), rows, columns);
@@ -238,7 +238,7 @@ export class TensorLoader implements Disposable {
     return this.#used(module, matrixOf(this.#stored(module, rows, columns), (name, { dtype, shape }) => this.#whole(`${module}.${name}`, dtype, shape, true)));
   }
 
-  /** A matrix with what says how rows are multiplied by it. */
+  /** A matrix with the form in which rows are multiplied by it. */
   #used(name: string, matrix: Matrix): Matrix {
     const { weightFormat } = matrix;
     const activations = hasIntegers(weightFormat) ? this.#activations : "exact";
@@ -246,7 +246,7 @@ export class TensorLoader implements Disposable {
     return activations === "exact" ? matrix : { ...matrix, activations };
   }
 
-  /** Refuses a module in another form than that of the first of several. */
+  /** Refuses a module whose form is not that of the first of several. */
   #expectAlike(module: string, stored: StoredMatrix, first: string, form: StoredMatrix): void {
     const textOf = ({ weightFormat, scales }: StoredMatrix): string => weightFormat + (scales === undefined ? "" : ` with scales of ${scales.dtype}`);
     const [expected, received] = [textOf(form), textOf(stored)];
@@ -254,7 +254,7 @@ export class TensorLoader implements Disposable {
     throw new DTypeError({ op: this.op, argument: placeIn(this.source, module), expected: `${expected}, as ${nameIn(this.source, first)}`, received });
   }
 
-  /** @param anywhere whether ops take it at any byte. */
+  /** @param anywhere whether ops accept the tensor at any byte. */
   #whole(name: string, dtype: DType, shape: Shape, anywhere = false): Tensor {
     const mapped = this.#mapped?.tensor(name, dtype, shape, anywhere);
     if (mapped !== undefined) return this.#inPlace(mapped, [name]);

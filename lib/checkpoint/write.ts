@@ -9,7 +9,7 @@ import { replaceFile, replaceFileAsync } from "./replace-file.ts";
 export interface TensorToWrite {
   readonly dtype: SafetensorsDType;
   readonly shape: readonly number[];
-  /** Its bytes, row-major, in one piece or in several that follow each other; never copied. */
+  /** The tensor's bytes, row-major, in one piece or in several consecutive ones; never copied. */
   readonly data: ArrayBufferView | readonly ArrayBufferView[];
 }
 
@@ -29,7 +29,7 @@ type Metadata = Readonly<Record<string, string>> | ReadonlyMap<string, string>;
  *   folder must exist.
  * @param tensors by name. No tensor may be named `__metadata__`.
  * @param metadata `__metadata__`: text under each key; left out if it is empty.
- * @param op the call that errors name.
+ * @param op the call named in errors.
  * @throws {GatedDeltaError} `invalid-argument` or {@link ShapeError} if a tensor's data do not fit its dtype and shape,
  *   before anything is written.
  * @throws {FileError} if the path is a directory, device, pipe or socket, or writing fails; an existing file is unchanged.
@@ -68,7 +68,7 @@ export async function writeSafetensorsAsync(
   await replaceFileAsync(path, op, inChunks(contentsOf(op, tensors, metadata), between));
 }
 
-/** The bytes of some pieces, copied to chunks of one size. A chunk is valid until the next one is taken. */
+/** The bytes of some pieces, copied to chunks of equal size. A chunk is valid until the next one is taken. */
 export function* inChunks(pieces: Iterable<Uint8Array>, between: () => void): Generator<Uint8Array> {
   const chunk = new Uint8Array(chunkBytes);
   let filled = 0;

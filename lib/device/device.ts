@@ -33,7 +33,7 @@ export const settle: unique symbol = Symbol("settle");
 /** {@link Device.finish} for the submissions up to a ticket. */
 export const finishUpTo: unique symbol = Symbol("finish up to");
 
-/** Whether ops are encoded that were not committed yet. */
+/** Whether there are encoded ops that are not committed yet. */
 export const hasEncoded: unique symbol = Symbol("has encoded");
 
 /** Keeps the failure of the last submission from being reported. */
@@ -64,7 +64,7 @@ export class Device implements Disposable {
     pins.clear();
   });
 
-  /** Which backend it is. */
+  /** The backend in use. */
   readonly backend: "cpu" | "metal";
   /** Name of the hardware, as the system gives it. */
   readonly name: string;
@@ -111,7 +111,7 @@ export class Device implements Disposable {
     return this.#handle;
   }
 
-  /** Maps files into its memory. @internal */
+  /** Maps files into the device's memory. @internal */
   get [fileMapping](): FileMapping {
     const handle = this[native];
     return new FileMapping(handle, nativeDevice.describeDevice(handle).largestBuffer);
@@ -122,7 +122,7 @@ export class Device implements Disposable {
     this.#work.settle();
   }
 
-  /** {@link finish} for the submissions up to a ticket, whatever was committed after it. @internal */
+  /** {@link finish} for the submissions up to a ticket, regardless of later ones. @internal */
   async [finishUpTo](ticket: number): Promise<void> {
     const op = "device.finish";
     this.#work.expectIdle(op);
@@ -133,29 +133,29 @@ export class Device implements Disposable {
     }
   }
 
-  /** Whether the next commit may have ops that were encoded before. @internal */
+  /** Whether the next commit may include ops encoded earlier. @internal */
   get [hasEncoded](): boolean {
     return this.#work.open;
   }
 
   /**
-   * Keeps a failure of the submission that was committed last from being reported: the states that it was to write are invalid, and
-   * only what uses them needs to know. @internal
+   * Keeps a failure of the last submission from being reported: the states that it was to write are invalid, and only their users
+   * need to know. @internal
    */
   [ignoreFailure](): void {
     this.#work.submissions.ignoreLast();
   }
 
-  /** Whether it was closed. */
+  /** Whether the device is closed. */
   get closed(): boolean {
     return this.#work.closed;
   }
 
   /**
-   * Bytes of its tensors' memory now. `own` is allocated memory. `mapped` is the size of mapped files' windows, whose memory is the
-   * system's file cache. What only pending work needs counts, too; wrapped memory does not.
+   * Bytes of memory that the device's tensors use now. `own` is allocated memory. `mapped` is the size of mapped files' windows,
+   * whose memory is the system's file cache. Memory that only pending work needs counts too; wrapped memory does not.
    *
-   * @throws {DisposedError} after it was closed.
+   * @throws {DisposedError} after the device is closed.
    */
   get memory(): {
     /** Allocated memory. */
@@ -201,8 +201,8 @@ export class Device implements Disposable {
 
   /**
    * A tensor over existing memory, without a copy: a SharedArrayBuffer (or a view of one) of fixed length, or a typed
-   * array over a tensor of this device. The CPU backend needs a start at a multiple of 64 bytes; Metal needs start and
-   * length at multiples of 16384. Memory that is aligned otherwise is refused. For everything else allocate a tensor and
+   * array over a tensor of this device. On the CPU backend the memory must start at a multiple of 64 bytes; on Metal its
+   * start and length must be multiples of 16384. Memory with any other alignment is refused; allocate a tensor for it and
    * call {@link Tensor.copyFrom}.
    *
    * The memory stays reachable until the tensor is disposed and pending work on it is done.
@@ -280,7 +280,7 @@ export class Device implements Disposable {
   }
 
   /**
-   * Encodes an op for the next {@link submit}. If it is refused, ops encoded before stay.
+   * Encodes an op for the next {@link submit}. If it is refused, ops encoded earlier stay.
    *
    * @throws {GatedDeltaError} that names the argument that does not fit.
    */
@@ -292,7 +292,7 @@ export class Device implements Disposable {
   /**
    * Commits the encoded ops as one submission.
    *
-   * @returns its ticket; the last one again if nothing was encoded.
+   * @returns the submission's ticket, or the last one again if nothing was encoded.
    * @throws {GatedDeltaError} of code `state` if an op belongs to an abandoned step or draft; {@link discard} drops it.
    */
   submit(): number {
@@ -319,10 +319,10 @@ export class Device implements Disposable {
 
   /**
    * Compiles the kernels of ops before their first run, on a background thread, and resolves when they are compiled.
-   * Without it the GPU's kernels are compiled at their first use, which takes from a few milliseconds to some tenths of a
-   * second each. The CPU's kernels are precompiled, so there it resolves at once.
+   * Otherwise the GPU's kernels are compiled at their first use, which takes from a few milliseconds to a few tenths of a
+   * second each. The CPU's kernels are precompiled, so there the promise resolves at once.
    *
-   * Ops are recorded and checked as {@link plan} does, and nothing is run. The kernels serve every op of the same
+   * Ops are recorded and checked as by {@link plan}, but not run. The kernels serve every op of the same
    * dtypes, dims and options, with a similar number of tokens and sequences: prepare one decode step and one prefill of
    * about the expected lengths.
    *
@@ -351,7 +351,7 @@ export class Device implements Disposable {
    *
    * @param timeoutMs the longest wait. @default Infinity
    * @throws {TimeoutError} when the time is over; the work continues.
-   * @throws {GatedDeltaError} the failure of a submission that was not reported before, with its op. Each call reports
+   * @throws {GatedDeltaError} the failure of a submission that has not been reported yet, with its op. Each call reports
    *   one failure.
    */
   wait(timeoutMs?: number): void {
@@ -368,7 +368,7 @@ export class Device implements Disposable {
    * Resolves when all work committed so far is done, without blocking the event loop. It keeps the process alive while
    * it waits.
    *
-   * @throws {GatedDeltaError} (as a rejection) as {@link wait}; the signal's reason when that is aborted.
+   * @throws {GatedDeltaError} (as a rejection) as {@link wait}; the signal's reason if the signal is aborted.
    */
   async finish(options: FinishOptions = {}): Promise<void> {
     const op = "device.finish";

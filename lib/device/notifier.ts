@@ -1,7 +1,7 @@
 /** Waits for a device's work that leave the event loop free: the device writes to a socket that the loop listens to. */
 import type { FdSocketOptions, Socket } from "bun";
 
-/** Milliseconds of the longest wait: a socket that other code has closed by mistake delays the end of a wait, and does not prevent it. */
+/** The longest wait in milliseconds: a socket that other code closes by mistake delays the end of a wait but does not prevent it. */
 const longest = 1000;
 /** Milliseconds of a sleep where there is no socket. */
 const withoutSocket = 1;
@@ -9,7 +9,7 @@ const withoutSocket = 1;
 /** A device's notifications. It has no reference to the device, which may be collected. */
 export class Notifier {
   readonly #waits = new Set<() => void>();
-  /** Undefined inside: there is none, or none any more. */
+  /** Resolves to undefined if there is no socket, or no longer one. */
   #socket: Promise<Socket | undefined> | undefined;
 
   /**

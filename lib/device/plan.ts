@@ -46,14 +46,14 @@ export let isPlan: (value: unknown) => value is Plan;
 export class Plan implements Disposable {
   static readonly #collected = new FinalizationRegistry<Handle>(releasePlan);
 
-  /** The device that runs it. */
+  /** The device that runs the plan. */
   readonly device: Device;
   readonly #handle: Handle;
   readonly #recorder: PlanRecorder;
   readonly #work: DeviceWork;
   /** Owners of the caller's memory that pending replays need; usually none. */
   readonly #owners: readonly unknown[];
-  /** Reads the index data anew. Made once, and not for each replay. */
+  /** Reads the index data again. Made once, not for each replay. */
   readonly #refresh = (): void => this.#recorder.indices.refresh();
   /** The disposal counter when all tensors were last seen alive. */
   #disposals = -1;
@@ -82,16 +82,16 @@ export class Plan implements Disposable {
     makePlan = (work, build) => new Plan(maker, work, build);
   }
 
-  /** Whether it, or its device, is gone. */
+  /** Whether the plan or its device is gone. */
   get disposed(): boolean {
     return this.#disposed || this.device.closed;
   }
 
   /**
-   * Runs the plan's ops, after all work that was encoded or committed before.
+   * Runs the plan's ops, after all work that was encoded or committed earlier.
    *
    * @param options `{ step }` for a plan that was recorded with a pool's placeholder: an open step of that pool, with the
-   *   same number of sequences. It counts as written by the replay.
+   *   same number of sequences. The replay counts as a write of what the plan's ops write in the step.
    * @returns the submission's ticket.
    * @throws {DisposedError} when the plan or one of its tensors was disposed.
    * @throws {GatedDeltaError} for index data that is out of range now, and of code `state` while ops of the device are recorded or their index data

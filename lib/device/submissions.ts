@@ -4,7 +4,7 @@ import type { Pins } from "../tensor/pins.ts";
 import { nextTurn } from "../turns.ts";
 import { Notifier } from "./notifier.ts";
 
-/** Work that is expected within `below` ms is noticed within microseconds, for so many turns and so long: longer work needs the core that turns take. */
+/** Work expected within `below` ms is polled for at least `turns` turns and `ms` ms: longer work needs the core that turns take. */
 const eager = { turns: 64, ms: 0.25, below: 2 };
 
 /** The parts of a device that submissions need. */
@@ -20,9 +20,9 @@ export interface SubmissionSource {
   failureOf(ticket: number, op: string): Error | undefined;
   /** Blocks until a submission has finished; returns the native call's error. */
   waitFor(ticket: number, timeoutMs: number | undefined, op: string): Error | "timeout" | undefined;
-  /** A new socket's descriptor, on which the device writes what {@link notify} asks for. */
+  /** The descriptor of a new socket, to which the device writes the bytes that {@link notify} asks for. */
   makeNotifier(op: string): number;
-  /** Asks for a byte when a submission has finished; false if it has. */
+  /** Asks for a byte when a submission has finished; false if it already has. */
   notify(ticket: number, op: string): boolean;
 }
 
@@ -36,10 +36,10 @@ export class Submissions {
   #examined = 0;
   /** Failures that were reported or deliberately dropped. */
   #reported = 0;
-  /** Those whose failures are not reported. */
+  /** Tickets whose failures are not reported. */
   readonly #ignored = new Set<number>();
   readonly #notifier = new Notifier();
-  /** Milliseconds of the two last waits: steps of a model take about as long as those before. */
+  /** Milliseconds of the last two waits: a model's steps take about as long as the steps before them. */
   #times: readonly [number, number] = [0, 0];
 
   constructor(source: SubmissionSource, pins: Pins) {
@@ -52,7 +52,7 @@ export class Submissions {
     return this.#last;
   }
 
-  /** Records a commit; `owners` must stay reachable until it is done, besides those pinned already. */
+  /** Records a commit; until it is done, `owners` must stay reachable as well as those already pinned. */
   committed(ticket: number, owners?: readonly unknown[]): number {
     this.#last = ticket;
     this.#pins.commit(ticket, owners);
@@ -89,7 +89,7 @@ export class Submissions {
     if (!this.#closed) this.#report(op, ticket);
   }
 
-  /** Keeps a failure of the submission that was committed last from being reported: only what depends on it learns of it. */
+  /** Keeps a failure of the last submission from being reported: only its dependents learn of it. */
   ignoreLast(): void {
     this.#ignored.add(this.#last);
   }
@@ -102,7 +102,7 @@ export class Submissions {
     this.#notifier.close();
   }
 
-  /** Until a submission has finished, or earlier. */
+  /** Resolves when a submission has finished, or earlier. */
   #wait(ticket: number, ms: number, op: string, signal: AbortSignal | undefined): Promise<void> {
     const source = this.#source;
     return this.#notifier.wait(() => source.makeNotifier(op), () => !this.#isFinished(ticket) && source.notify(ticket, op), ms, signal);

@@ -61,7 +61,7 @@ export class DeviceWork {
     if (this.#recording) throw new GatedDeltaError("state", { op, message: "ops of this device are being recorded, or their index data is being read" });
   }
 
-  /** Whether the next commit may have ops that were encoded before. */
+  /** Whether the next commit may include ops encoded earlier. */
   get open(): boolean {
     return this.#encodedAfter === this.submissions.last;
   }

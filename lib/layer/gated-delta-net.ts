@@ -58,7 +58,7 @@ export const ofWeights: unique symbol = Symbol("of weights");
 /** Makes the ops of steps and drafts in one pass through a layer. */
 export const forwardBoth: unique symbol = Symbol("forward both");
 
-/** Weights on a device, their tensors, and the configuration of their layer. */
+/** Weights on a device, their tensors, and their layer's configuration. */
 export interface LoadedMixer {
   readonly weights: LayerWeights;
   readonly tensors: readonly Tensor[];
@@ -67,7 +67,7 @@ export interface LoadedMixer {
 
 /** One layer's mixer on a device. Its methods return ops, which the caller runs: see {@link forward}. */
 export class GatedDeltaNet implements Disposable {
-  /** The device of its weights. */
+  /** The device of the weights. */
   readonly device: Device;
   /** Index of the layer in the model. */
   readonly layer: number;
@@ -104,14 +104,14 @@ export class GatedDeltaNet implements Disposable {
 
   /**
    * Loads one layer of a checkpoint, under any of the prefixes that checkpoints use. The configuration's `model_type` decides the
-   * architecture; by default it is Qwen's. Weights are f32, f16, bf16, or in MLX's quantisation; each stays in its
+   * architecture, by default Qwen's. Weights are f32, f16, bf16, or in MLX's quantisation; each stays in its
    * stored form.
    *
    * @param files a `.safetensors` or GGUF file, an index (`model.safetensors.index.json`), the directory of one of them, or a list
    * of files.
    * @throws {FileError} for files that are missing, damaged, of other shapes, or without this layer; {@link DTypeError}
    * for weights of another dtype; {@link UnsupportedError} for other quantisations, unknown activations and tensors that
-   * the mixer does not have.
+   * do not belong to the mixer.
    */
   static load(device: Device, files: string | readonly string[], options: GatedDeltaNetOptions): GatedDeltaNet {
     const name = `${op}.load`;
@@ -159,7 +159,7 @@ export class GatedDeltaNet implements Disposable {
     return new GatedDeltaNet(maker, device, { weights, config, tensors: loader.taken() }, options);
   }
 
-  /** The sizes for `StatePool.create`, of this layer and any like it. */
+  /** The sizes for `StatePool.create`, for this layer and any like it. */
   get stateShape(): Pick<PoolShape, "keyHeads" | "valueHeads" | "keyDim" | "valueDim" | "convWidth"> {
     const { keyHeads, valueHeads, keyDim, valueDim, convWidth } = this.config;
     return { keyHeads, valueHeads, keyDim, valueDim, convWidth };
@@ -171,7 +171,7 @@ export class GatedDeltaNet implements Disposable {
    * batched.
    *
    * The layers of a device share scratch memory: run the ops of one call in order, before or after those of another.
-   * Scratch grows with `tokens`; feed long prompts in pieces of some hundred tokens.
+   * Scratch memory grows with `tokens`; feed long prompts in pieces of a few hundred tokens.
    *
    * @throws {GatedDeltaError} for arguments that do not fit; nothing is made then.
    * @example
@@ -198,7 +198,7 @@ export class GatedDeltaNet implements Disposable {
 
   /**
    * {@link forward} of sequences that step and, in the rows after theirs, of sequences that verify drafts. The projections run over
-   * all rows, ops on states once for each of the two groups. @internal
+   * all rows; ops on states run once for each of the two groups. @internal
    */
   [forwardBoth]({ hidden, out, residual, step, cuSeqlens, decode, drafts }: BothArguments): Op[] {
     const method = "forward";
@@ -225,8 +225,8 @@ export class GatedDeltaNet implements Disposable {
   }
 
   /**
-   * The ops that run one token of each sequence through the layer, with everything between the projections in one fused step.
-   * The bits are those of {@link forward}.
+   * The ops that run one token of each sequence through the layer, with everything between the projections in one fused step
+   * and with the bits of {@link forward}.
    *
    * @throws {GatedDeltaError} for arguments that do not fit; nothing is made then.
    */
@@ -262,7 +262,7 @@ export class GatedDeltaNet implements Disposable {
     return this.#make("mixStep", args, ["qkv", "z", "a", "b", "out", "step"], (given) => this.#mixStep("mixStep", given));
   }
 
-  /** Frees weights and scratch as soon as no pending work needs them. Further calls do nothing. */
+  /** Frees weights and scratch memory as soon as no pending work needs them. Further calls do nothing. */
   [Symbol.dispose](): void {
     if (this.#disposed) return;
     this.#disposed = true;

@@ -13,7 +13,10 @@ import type { Tensor } from "../tensor/tensor.ts";
 export interface GatedDeltaNetOptions {
   /** Index of the layer in the model, from 0. */
   readonly layer: number;
-  /** Path or contents of `config.json`. Default: the `config` in the file's metadata, or `config.json` in its folder, which goes before the metadata of `model.safetensors`. */
+  /**
+   * Path or contents of `config.json`. Default: the `config` in the file's metadata, or `config.json` in the file's folder, which takes
+   * precedence over the metadata of `model.safetensors`.
+   */
   readonly config?: string | object | undefined;
   /** The layer of a {@link StatePool} that holds this mixer's states. Optional for pools of one layer. */
   readonly poolLayer?: number | undefined;
@@ -26,7 +29,7 @@ export interface CheckedLoadOptions extends GatedDeltaNetOptions {
   readonly dtype: FloatDType;
 }
 
-/** Options of {@link GatedDeltaNet.loadAll}: those of every layer. */
+/** Options of {@link GatedDeltaNet.loadAll}, for every layer. */
 export type LoadAllOptions = Pick<GatedDeltaNetOptions, "config" | "dtype">;
 
 /** The pass whose states a call uses: a step (in a plan, a placeholder) or a draft. */
@@ -38,7 +41,7 @@ export type PassArguments =
       readonly draft?: undefined;
     }
   | {
-      /** The draft whose tokens these are. */
+      /** The draft of the tokens. */
       readonly draft: Draft;
       /** Cannot be combined with `draft`. */
       readonly step?: undefined;
@@ -62,7 +65,7 @@ export interface HiddenArguments {
   readonly hidden: Tensor;
   /** Written: `[tokens, hidden]`, in the layer's dtype or f32. May be `hidden`. */
   readonly out: Tensor;
-  /** `[tokens, hidden]`: added to the output of the last projection before that is rounded. May be `out`. */
+  /** `[tokens, hidden]`: added to the output of the last projection before it is rounded. May be `out`. */
   readonly residual?: Tensor | undefined;
   /** How a GPU multiplies by the projections' matrices, as `linear` takes it. @default "rows" */
   readonly products?: Products | undefined;
@@ -106,7 +109,7 @@ export interface BothArguments extends HiddenArguments {
   readonly step: PoolStep;
   /** `[steps + 1]`: row offsets of the sequences that step. */
   readonly cuSeqlens: Int32Array;
-  /** Whether each of them has one token. */
+  /** Whether each of the sequences that step has one token. */
   readonly decode: boolean;
   readonly drafts: DraftGroup;
 }

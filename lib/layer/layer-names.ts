@@ -3,7 +3,7 @@
 import { FileError } from "../errors.ts";
 import type { TensorSource } from "../checkpoint/source.ts";
 
-/** Prefixes of layer N's tensors in checkpoints; `layers.N.` alone is that of base models and of single layers. */
+/** Prefixes of layer N's tensors in checkpoints; base models and single layers have `layers.N.` alone. */
 const roots = (layer: number) => [
   `model.layers.${layer}.`,
   `model.language_model.layers.${layer}.`,

@@ -29,7 +29,7 @@ export function statesOf(layer: InPool, method: string, step: unknown, draft: un
   return step.layer(layerOf(layer, method, "step", step.pool));
 }
 
-/** The index in a pool of a layer's states. */
+/** The index of a layer's states in a pool. */
 export function layerOf({ poolLayer }: InPool, method: string, argument: string, pool: StatePool): number {
   const layer = poolLayer ?? (pool.layers === 1 ? 0 : undefined);
   if (layer !== undefined && layer < pool.layers) return layer;

@@ -13,7 +13,7 @@ type ByName<Name extends string, Optional extends string, Value> = Readonly<Reco
 /** The tensors of scratch memory by name, and the views for ops. */
 export interface ScratchLayout<Name extends string, Views, Optional extends string = never> {
   readonly rows: ByName<Name, Optional, Row>;
-  /** Makes views of the rows `start..end − 1`; `rows` returns those of one tensor. */
+  /** Makes views of the rows `start..end − 1`; `rows` returns these rows of one tensor. */
   views(tensors: ByName<Name, Optional, Tensor>, rows: (tensor: Tensor) => Tensor, start: number, end: number): Views;
 }
 
@@ -28,7 +28,7 @@ export class Scratch<Name extends string, Views, Optional extends string = never
   readonly #device: Device;
   readonly #layout: ScratchLayout<Name, Views, Optional>;
   readonly #views = new Map<number, Views>();
-  /** All tensors, also replaced ones, which earlier ops and plans still use. Growth by half the size keeps their sum small. */
+  /** All tensors, including replaced ones, which earlier ops and plans still use. Growth by half the size keeps their sum small. */
   readonly #made: Tensor[] = [];
   #tensors: ByName<Name, Optional, Tensor> | undefined;
   #capacity = 0;

@@ -12,7 +12,7 @@
  * | `conv1d`                   | `conv1d`                   | `q_conv1d`, `k_conv1d`, `v_conv1d`             |
  * | `norm`, `out_proj`         | `norm`, `out_proj`         | `o_norm`, `o_proj` (Bailing: `dense`)          |
  *
- * GGUF files have `in_proj_qkv`, `in_proj_z` and, of Qwen3-Next, `in_proj_ba`; and `ssm_a`, -exp(A_log).
+ * GGUF files have `in_proj_qkv`, `in_proj_z` and, for Qwen3-Next, `in_proj_ba`; and `ssm_a`, which is -exp(A_log).
  *
  * mlx-lm renames Kimi's convolutions to `q_conv.conv`, `k_conv.conv` and `v_conv.conv` (mlx_lm/models/kimi_linear.py, `sanitize`).
  *
@@ -72,7 +72,7 @@ export function rankOf({ down }: Projection): number | undefined {
  *
  * @param prefix the prefix of the mixer's names.
  * @throws {FileError} if a tensor is missing or has another shape; {@link DTypeError} for a dtype other than F32, F16
- * and BF16; {@link UnsupportedError} for tensors that this mixer does not have, and for other quantisations than MLX's.
+ * and BF16; {@link UnsupportedError} for tensors that this mixer does not have, and for quantisations other than MLX's.
  */
 export function planWeights(loader: TensorLoader, prefix: string, config: LayerConfig): LayerWeights {
   const weights = config.projections === "separate" ? separateWeights(loader, prefix, config) : jointWeights(loader, prefix, config);
@@ -112,7 +112,7 @@ function jointWeights(loader: TensorLoader, prefix: string, config: LayerConfig)
   }
 
   function gates(): Pick<LayerWeights, "b" | "a"> {
-    // GGUF files of Qwen3-Next have only these two in one.
+    // GGUF files of Qwen3-Next join only these two.
     const interleaved = `${prefix}in_proj_ba`;
     if (source.has(`${prefix}in_proj_b.weight`) || !source.has(`${interleaved}.weight`)) {
       return { b: loader.matrix(`${prefix}in_proj_b`, valueHeads, hidden), a: { matrix: loader.matrix(`${prefix}in_proj_a`, valueHeads, hidden) } };
@@ -164,8 +164,8 @@ function separateWeights(loader: TensorLoader, prefix: string, config: LayerConf
 }
 
 /**
- * The parts in which transformers saves OLMo's joint convolution (`conversion_mapping.py`), whatever its queries, keys and values are:
- * those of `torch.chunk`, two equal ones and a rest that is not longer.
+ * The parts in which transformers saves OLMo's joint convolution (`conversion_mapping.py`), regardless of the sizes of its queries, keys
+ * and values: those of `torch.chunk`, two of equal size and a rest that is not longer.
  */
 function chunksOf(channels: number): number[] {
   const most = Math.ceil(channels / 3);
@@ -183,7 +183,7 @@ function convShapes(channels: number, width: number): [Shape, ...Shape[]] {
 }
 
 /**
- * Refuses tensors that no part of the mixer uses, because results without them would be wrong without showing it. In a file of
+ * Refuses tensors that no part of the mixer uses, because results without them would be silently wrong. In a file of
  * one layer without a name for the mixer, tensors of other modules are ignored.
  */
 function refuseUnknown(loader: TensorLoader, prefix: string): void {

@@ -1,4 +1,4 @@
-/** Memory between a model's ops, allocated once for the most tokens that go through the layers at a time. */
+/** Memory between a model's ops, allocated once, for the most tokens that go through the layers at a time. */
 import type { Device } from "../device/device.ts";
 import { Scratch, type Row, type ScratchLayout } from "../layer/scratch.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
@@ -15,9 +15,9 @@ export interface ActivationViews {
   readonly spare: Tensor;
   /** `[tokens, heads · headDim]`, or `[tokens, heads · 2 · headDim]` with each head's output gate after its query. */
   readonly query: Tensor;
-  /** `[tokens, heads, headDim]`: its queries. */
+  /** `[tokens, heads, headDim]`: the queries in {@link query}. */
   readonly queryHeads: Tensor;
-  /** `[tokens, heads, headDim]`: its gates, if attention is gated. */
+  /** `[tokens, heads, headDim]`: the gates in {@link query}, if attention is gated. */
   readonly outputGate: Tensor | undefined;
   /** `[tokens, kvHeads · headDim]`, and the same as heads. */
   readonly key: Tensor;
@@ -28,15 +28,15 @@ export interface ActivationViews {
   /** `[tokens, heads · headDim]`, and the same as heads: the output of attention. */
   readonly attended: Tensor;
   readonly attendedHeads: Tensor;
-  /** Of dense MLPs. */
+  /** The activations of dense MLPs. */
   readonly dense: DenseViews;
-  /** Of mixtures of experts. */
+  /** The activations of mixtures of experts. */
   readonly experts: ExpertViews | undefined;
 }
 
 /** The activations of a dense MLP. */
 export interface DenseViews {
-  /** `[tokens, intermediate]`: its gate, then the product with `up`. */
+  /** `[tokens, intermediate]`: the gate, then its product with `up`. */
   readonly gate: Tensor;
   /** `[tokens, intermediate]`. */
   readonly up: Tensor;
@@ -50,17 +50,17 @@ export interface ExpertViews {
   readonly ids: Tensor<"id32">;
   /** `[tokens, k]`, f32. */
   readonly weights: Tensor;
-  /** `[tokens, k, 2 · intermediate]`: each expert's gate and then its up, of which the next two are the halves. */
+  /** `[tokens, k, 2 · intermediate]`: each expert's gate and then its up; the next two members are the halves. */
   readonly gateUp: Tensor;
   /** `[tokens, k, intermediate]`. */
   readonly gate: Tensor;
   /** `[tokens, k, intermediate]`. */
   readonly up: Tensor;
-  /** `[tokens, k, intermediate]`: of both. */
+  /** `[tokens, k, intermediate]`: the product of both. */
   readonly product: Tensor;
   /** `[tokens, k, hidden]`, f32, since these outputs are not rounded before their sum. */
   readonly outputs: Tensor;
-  /** Of the shared expert. */
+  /** The activations of the shared expert. */
   readonly shared: DenseViews;
   /** `[tokens, hidden]`, f32: the output of the shared expert. */
   readonly sharedOutput: Tensor;

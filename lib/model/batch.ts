@@ -1,6 +1,6 @@
 /**
- * Reads the batch of {@link LanguageModel.run}. Each of the caller's objects is read once, and all of them before any lookup
- * that their getters could affect.
+ * Reads the batch of {@link LanguageModel.run}. Each of the caller's objects is read once, before any lookup that getters
+ * could affect.
  */
 import { invalid } from "../arguments/checks.ts";
 import { membersOf } from "../arguments/members.ts";
@@ -18,7 +18,7 @@ export interface Entry {
   readonly parts: SequenceParts;
   /** A copy. */
   readonly tokens: readonly number[];
-  /** Of its certain tokens; guesses are generated. Where bits do not depend on roles, those of tokens after the first may differ. */
+  /** The role of the certain tokens; guesses are generated. Where bits do not depend on roles, later tokens may have another role. */
   readonly role: TokenRole;
   readonly logits: WantedLogits;
   readonly hidden: WantedLogits;
@@ -27,9 +27,9 @@ export interface Entry {
    * those of the last certain token and of each guess.
    */
   readonly drafts: number;
-  /** How many of the largest logits of each row are needed too; 0 for none. */
+  /** How many of each row's largest logits are also needed; 0 for none. */
   readonly best: number;
-  /** Whether the sequence most likely goes on with the token of the largest logit, and another result like this one is wanted then. */
+  /** Whether the sequence most likely continues with the token of the largest logit, and another result like this one is then wanted. */
   readonly goesOn: boolean;
 }
 

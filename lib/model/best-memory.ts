@@ -1,4 +1,4 @@
-/** Memory for the largest logits of rows, which the sampler reads in place of whole rows where it needs no more. */
+/** Memory for the largest logits of rows, which the sampler reads instead of whole rows if they are enough. */
 import type { Device } from "../device/device.ts";
 import { topK } from "../ops/functions.ts";
 import type { Op } from "../ops/op.ts";
@@ -14,19 +14,19 @@ export interface BestRows {
   readonly ids: Tensor<"id32">;
 }
 
-/** Rows of logits, and where the largest of each go. */
+/** Rows of logits, and the memory for the largest of each row. */
 export interface WantedBest {
   /** `[rows, vocabulary]`. */
   readonly logits: Tensor;
   readonly rows: BestRows;
 }
 
-/** Finds them. */
+/** The op that finds the largest logits. */
 export function bestOp({ logits, rows }: WantedBest): Op {
   return topK({ x: logits, ...rows });
 }
 
-/** Each row of them, which has its contents once the work is done. */
+/** The largest logits of each row, valid once the work is done. */
 export function bestOf({ values, ids }: BestRows): BestLogits[] {
   const [rows, count] = values.shape as [number, number];
   const [all, columns] = [values.data, ids.data];
@@ -36,7 +36,7 @@ export function bestOf({ values, ids }: BestRows): BestLogits[] {
   }));
 }
 
-/** Grows with the rows that are asked for. */
+/** Memory that grows with the rows that are asked for. */
 export class BestMemory implements Disposable {
   readonly #device: Device;
   #values: Tensor<"f32"> | undefined;
@@ -55,7 +55,7 @@ export class BestMemory implements Disposable {
     this.#ids = this.#device.tensor("id32", [capacity, mostBest]);
   }
 
-  /** Memory for `count` of each of `rows` rows, in the place of the reserved rows from `first` on. */
+  /** Memory for `count` logits of each of `rows` rows, in the place of the reserved rows from `first` on. */
   rows(first: number, rows: number, count: number): BestRows {
     const view = { offset: first * mostBest, shape: [rows, count] };
     return { values: this.#values!.view(view), ids: this.#ids!.view(view) };

@@ -1,7 +1,7 @@
 /**
- * Plans of one token of each of n sequences, recorded once for each n and replayed for every token. The values that change (ids,
- * pages, numbers of earlier tokens) are in i32 tensors, which are rewritten before each replay. A replay reads them before it
- * returns, so they may be rewritten while it is pending.
+ * Plans for one token of each of n sequences, recorded once for each n and replayed for every token. The values that change (ids,
+ * pages, numbers of earlier tokens) are in i32 tensors, which are rewritten before each replay. A replay reads these tensors before
+ * it returns, so they may be rewritten while it is pending.
  */
 import type { Device } from "../device/device.ts";
 import type { Plan } from "../device/plan.ts";
@@ -16,24 +16,24 @@ import type { BestLogits } from "./sampling/best-logits.ts";
 /** The shape of a plan's batches. */
 export interface PlanShape {
   readonly sequences: number;
-  /** The most pages of a sequence in the table. */
+  /** The most pages that a sequence has in the table. */
   readonly pages: number;
   /** How many of the largest logits of each sequence are found; 0 for none. */
   readonly best: number;
 }
 
 /**
- * The place, one of two, in which a plan leaves logits. It takes its tokens from the best ones that a step has left in the other place; or from
- * the host, and then it leaves its own in place 0.
+ * One of two places in which a plan leaves logits. A plan takes its tokens from the best ones that a step has left in the other place, or
+ * from the host; in the latter case it leaves its logits in place 0.
  */
 export type Bank = 0 | 1;
 
-/** The tensors of a plan that are not its own. */
+/** The tensors that a plan uses but does not own. */
 export interface PlanBank {
   readonly bank: Bank;
-  /** The tokens that it reads; undefined if they come from the host. */
+  /** The tokens that the plan reads; undefined if they come from the host. */
   readonly deviceIds: Tensor<"id32"> | undefined;
-  /** The place of the largest logits; undefined if they have memory of their own, or are not found. */
+  /** The place of the largest logits; undefined if they have separate memory or are not found. */
   readonly best: BestRows | undefined;
 }
 
@@ -55,7 +55,7 @@ export class DecodePlan implements Disposable {
   readonly #memory: BestMemory;
   readonly #deviceIds: Tensor<"id32"> | undefined;
   readonly #rows: BestRows | undefined;
-  /** Where it leaves its logits. */
+  /** Where the plan leaves its logits. */
   readonly bank: Bank;
   /** Each sequence's largest logits after a replay, if they are found. */
   readonly best: readonly BestLogits[];
@@ -85,7 +85,7 @@ export class DecodePlan implements Disposable {
     return this.#logits;
   }
 
-  /** Sets the input of sequence `i` for the next replay. The token counts only if it comes from the host. */
+  /** Sets the input of sequence `i` for the next replay. The token is used only if tokens come from the host. */
   set(i: number, id: number, { pages, tokens, stamp }: PageList): void {
     this.#ids[i] = id;
     this.#pastTokens[i] = tokens;
@@ -137,7 +137,7 @@ export class DecodePlan implements Disposable {
  * the three places where tokens come from: sessions that end one by one, and others that begin, then record none again.
  */
 const [fewestPlans, mostPlans] = [16, 128];
-/** The fewest pages that a plan has room for, so that a short sequence does not need another plan soon. */
+/** The fewest pages that a plan has room for, so that a short sequence does not soon need another plan. */
 const fewestPages = 8;
 
 /** The decode plans of a model, recorded when they are needed. */
@@ -166,9 +166,9 @@ export class DecodePlans implements Disposable {
   /**
    * The plan for some sequences, with room for at least their pages; room grows by doubling.
    *
-   * @param best how many of the largest logits it finds: 0 .. 128.
-   * @param from the bank with the best tokens of the same number of sequences, in their order, which the plan reads; it finds the
-   *   best one then. @default the host's
+   * @param best how many of the largest logits the plan finds: 0 .. 128.
+   * @param from the bank with the best tokens of the same number of sequences, in their order, which the plan reads; the plan then
+   *   finds the best token. @default the host's
    */
   find(lists: readonly PageList[], best = 0, from?: Bank): DecodePlan {
     const sequences = lists.length;

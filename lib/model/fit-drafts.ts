@@ -1,6 +1,6 @@
 /**
- * Chooses how many guesses of a batch are verified: all, or fewer if there is too little memory for their records or pages for
- * their keys. Guesses take only memory that the certain tokens do not need, and entries share the records evenly.
+ * Chooses how many guesses of a batch are verified: all, or fewer if there is too little memory for their records or too few
+ * pages for their keys. Guesses take only memory that the certain tokens do not need, and entries share the records evenly.
  */
 import type { Entry } from "./batch.ts";
 import { PageNeed } from "./page-ledger.ts";
@@ -30,7 +30,7 @@ export function fitDrafts(entries: readonly Entry[], { ledger, rows, batchTokens
     if (drafts === 0) return entry;
     const list = lists[i]!;
     const own = ledger.addedBy(list, certain[i]!);
-    // How many more tokens fit into the pages: the list's, those that the certain tokens add, and all that remain.
+    // How many more tokens fit into the list's pages, those that the certain tokens add, and all that remain.
     const room = (list.pages.length + own + Math.max(pages, 0)) * ledger.pageTokens - list.tokens;
     const share = Math.floor(left / drafting--);
     const fitting = Math.max(0, Math.min(drafts, Math.min(share, batchTokens, room) - certain[i]!));

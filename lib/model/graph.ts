@@ -32,7 +32,7 @@ export interface WantedRows {
   readonly rows: readonly number[];
   /** `[count, vocabulary]` or `[count, hidden]` each: the memory for the rows' results, one after another. */
   readonly outs: readonly Tensor[];
-  /** Of logits: those rows whose largest are wanted, too. */
+  /** For logits: the rows whose largest logits are also wanted. */
   readonly best?: readonly WantedBest[] | undefined;
 }
 
@@ -40,7 +40,7 @@ export interface WantedRows {
 export interface PassInputs {
   /** Number of all tokens. */
   readonly tokens: number;
-  /** `[tokens]`; as id32 those that an op before finds. */
+  /** `[tokens]`; id32 for ids that an earlier op finds. */
   readonly ids: Indices | Tensor<"id32">;
   /** `[sequences + 1]`: row offsets of the sequences. */
   readonly cuSeqlens: Int32Array;
@@ -53,7 +53,7 @@ export interface PassInputs {
   readonly decode: boolean;
   /** Drafts to verify; their sequences come after those of the step. */
   readonly drafts?: DraftGroup | undefined;
-  /** How its matrices are multiplied; by the role of its tokens, which is the same for all. @default "rows" */
+  /** How matrices are multiplied, by the role of the tokens, which is the same for all. @default "rows" */
   readonly products?: Products | undefined;
   readonly logits: WantedRows;
   readonly hidden: WantedRows;
@@ -206,7 +206,7 @@ export class ModelGraph {
   }
 }
 
-/** The argument of the embedding that takes such ids. */
+/** The embedding's argument for such ids. */
 function idsOf(ids: Indices | Tensor<"id32">): Pick<EmbeddingArguments, "ids" | "deviceIds"> {
   return isOnDevice(ids) ? { deviceIds: ids } : { ids };
 }
@@ -215,7 +215,7 @@ function isOnDevice(ids: Indices | Tensor<"id32">): ids is Tensor<"id32"> {
   return "dtype" in ids && ids.dtype === "id32";
 }
 
-/** The wanted rows of each of their tensors. */
+/** The wanted rows that belong to each tensor. */
 function spansOf(outs: readonly Tensor[]): [out: Tensor, start: number, end: number][] {
   let at = 0;
   return outs.map((out) => {

@@ -36,9 +36,9 @@ import { ModelText } from "./text/model-text.ts";
 /**
  * A text model on a device (Qwen3.5, Qwen3-Next, OLMo hybrid): weights, and memory for the states, keys and values of many sequences.
  *
- * With f32 states the logits of a sequence have the same bits however its tokens are cut into runs, whatever else is in
- * its batches, and whether it was forked: those of all its tokens in one run, alone. With `prompts: "matrix"` they depend on the
- * tokens' roles, too.
+ * With f32 states, the logits of a sequence have the same bits however its tokens are split into runs, whatever else is in
+ * its batches, and whether or not it was forked: the bits of one run over all its tokens, alone. With `prompts: "matrix"` they
+ * also depend on the tokens' roles.
  *
  * @example
  * using model = await LanguageModel.load(device, folder);
@@ -47,25 +47,25 @@ import { ModelText } from "./text/model-text.ts";
  * const next = result.logits.indexOf(Math.max(...result.logits));
  */
 export class LanguageModel implements Disposable {
-  /** The device of its weights and memory. */
+  /** The device of the model's weights and memory. */
   readonly device: Device;
-  /** Its shape and options, from its folder. */
+  /** The model's shape and options, from its folder. */
   readonly config: ModelConfig;
   /** Dtype of the activations. */
   readonly dtype: FloatDType;
   /** How tokens that are read are multiplied. */
   readonly prompts: Prompts;
-  /** Tokens of a page. */
+  /** Number of tokens of a page. */
   readonly pageTokens: number;
   /** Names of the folder's tensors that were not loaded: those of a vision tower and of `mtp.*`. */
   readonly skipped: readonly string[];
-  /** Bytes of its weights: in mapped files, and in memory of the library. */
+  /** Bytes of the weights in mapped files and in the library's memory. */
   readonly weights: WeightBytes;
   /** How rows are multiplied by packed weights. */
   readonly activations: ActivationForm;
   /** How rows are multiplied by each matrix. */
   readonly matrices: readonly MatrixUse[];
-  /** Its tokenizer and chat templates, if the folder or the GGUF file has them. They are read when they are first used. */
+  /** The tokenizer and chat templates, if the folder or the GGUF file has them. They are read when they are first used. */
   readonly text: ModelText;
   readonly #scheduler: Scheduler;
   #sampling: Partial<SamplingSettings> | undefined;
@@ -95,13 +95,14 @@ export class LanguageModel implements Disposable {
 
   /**
    * Loads a model from a Hugging Face folder, as transformers or mlx-lm writes it; from the path of its only `.safetensors`
-   * file, in the same folder as its other files; or from a GGUF file, any file of a split one, or a folder with one. Weights are read in the background, straight into the library's memory, or stay
-   * in their files with `weights: "mapped"`; they keep their stored form. Meanwhile a GPU's kernels for the model are compiled.
+   * file, in the same folder as its other files; or from a GGUF file, any file of a split one, or a folder with one. Weights are
+   * read in the background, straight into the library's memory, or stay in their files with `weights: "mapped"`; they keep their
+   * stored form. Meanwhile a GPU's kernels for the model are compiled.
    *
    * @throws {FileError} for files that are missing, damaged or of other shapes; `UnsupportedError`, which
-   *   names them, for other architectures and quantisations, and for `activations: "int8"` on another backend than the CPU; `ShapeError` for a pool longer than a tensor can be;
-   *   `GatedDeltaError` of code `out-of-memory`, with both numbers, before anything is read, if weights, states and pages
-   *   need more memory than there is. Nothing stays allocated then.
+   *   names them, for other architectures and quantisations, and for `activations: "int8"` on a backend other than the CPU;
+   *   `ShapeError` for a pool longer than a tensor can be; `GatedDeltaError` of code `out-of-memory`, with both numbers, before
+   *   anything is read, if weights, states and pages need more memory than there is. Nothing stays allocated then.
    */
   static async load(device: Device, folder: string, options: LoadModelOptions = {}): Promise<LanguageModel> {
     const op = "LanguageModel.load";
@@ -153,7 +154,7 @@ export class LanguageModel implements Disposable {
     return this.#core.pages.pageBytes;
   }
 
-  /** Whether it was disposed. */
+  /** Whether the model was disposed. */
   get disposed(): boolean {
     return this.#core.disposed;
   }
@@ -161,7 +162,7 @@ export class LanguageModel implements Disposable {
   /**
    * A new, empty sequence.
    *
-   * @throws {GatedDeltaError} of code `out-of-memory` if all states are in use; those of caches and idle sessions are freed for it.
+   * @throws {GatedDeltaError} of code `out-of-memory` if all states are in use; states of caches and idle sessions are freed first.
    */
   sequence(): Sequence {
     const op = "model.sequence";
@@ -185,7 +186,7 @@ export class LanguageModel implements Disposable {
   }
 
   /**
-   * A cache of the prefixes that its sessions have read. A session uses it if it is created with it.
+   * A cache of the prefixes that sessions have read. A session uses the cache that it is created with.
    *
    * @throws {GatedDeltaError} for wrong options.
    */
@@ -206,18 +207,18 @@ export class LanguageModel implements Disposable {
   }
 
   /**
-   * Identifies the model: a SHA-256 over its configuration, its activations unless they are exact, and the name, dtype, shape and bytes of every tensor that it has
-   * loaded. Copies of a folder, also with the tensors in other files, have the same identity; a folder with one different bit in
-   * a weight has another. Session files hold it, so that no other model continues them.
+   * Identifies the model: a SHA-256 over its configuration, its activations unless they are exact, and the name, dtype, shape and
+   * bytes of every tensor that it has loaded. Copies of a folder, even with the tensors in other files, have the same identity; a
+   * folder with one different bit in a weight has another. Session files hold the identity, so that no other model continues them.
    *
-   * It is computed by the first call, or when a session is first saved or loaded: in the background, from the files, at 2 GB/s or
-   * more if the processor has instructions for SHA-256. Then it is kept in the user's cache folder (`GATED_DELTA_CACHE`,
+   * The first call, or the first save or load of a session, computes the identity: in the background, from the files, at 2 GB/s or
+   * more if the processor has instructions for SHA-256. It is then kept in the user's cache folder (`GATED_DELTA_CACHE`,
    * `$XDG_CACHE_HOME/gated-delta`, or the system's usual one) until the files change.
    *
    * @returns 64 hexadecimal digits, the same in every process and on every machine.
    *
-   * @throws {FileError} (as a rejection, like the others) if it is not known yet and a file was changed, replaced or removed
-   *   since the model was loaded; {@link DisposedError} if the model is disposed, also meanwhile; the signal's reason.
+   * @throws {FileError} (as a rejection, like the others) if the identity is not known yet and a file was changed, replaced or
+   *   removed since the model was loaded; {@link DisposedError} if the model is disposed, even meanwhile; the signal's reason.
    */
   async identity(options: IdentityOptions = {}): Promise<string> {
     const op = "model.identity";
@@ -232,22 +233,22 @@ export class LanguageModel implements Disposable {
   }
 
   /**
-   * Adds tokens to sequences: any mixture of prompts, pieces of them and single tokens. The batch runs as one submission, or as
-   * several consecutive ones if it has more than `batchTokens` tokens.
+   * Adds tokens to sequences: any mixture of prompts, pieces of prompts and single tokens. The batch runs as one submission, or
+   * as several consecutive ones if it has more than `batchTokens` tokens.
    *
    * Logits and hidden states are in memory that every run overwrites: a result can be read until the next run. So further calls
-   * are refused while one with requested logits or hidden states is pending; runs without any need not be awaited.
+   * are refused while a call with requested logits or hidden states is pending; runs without any need not be awaited.
    *
-   * Runs and the steps of sessions take turns: a run waits for a step that is in progress, and the next step ends the results. It
-   * begins in a later turn of the event loop than the one in which the results arrive.
+   * Runs and the steps of sessions take turns: a run waits for a step that is in progress, and the next step ends the results.
+   * That step begins in a later turn of the event loop than the one in which the results arrive.
    *
    * @returns one result for each entry, in order, when the work is done.
    * @throws {GatedDeltaError} (as a rejection) that names the argument: for malformed entries, a sequence that occurs twice, was
    *   disposed or belongs to another model, no tokens, ids outside the vocabulary, tokens past `config.maxPositions`; of code
    *   `out-of-memory` if pages run out; of code `state` for an invalid sequence, and while a call with requested results is
    *   pending. No sequence has changed then, and nothing has run.
-   * @throws the failure of its work, or of an earlier run that it depends on; the sequences of the failed run are invalid then.
-   *   Otherwise the failure of other work on the device, as `device.finish`.
+   * @throws the failure of the run's work, or of an earlier run that it depends on; the sequences of the failed run are then
+   *   invalid. Otherwise the failure of other work on the device, as `device.finish`.
    */
   async run(batch: readonly BatchEntry[]): Promise<RunResult[]> {
     const op = "model.run";
@@ -266,7 +267,7 @@ export class LanguageModel implements Disposable {
     });
   }
 
-  /** Frees weights, states and pages as soon as no pending work needs them. Its sequences end, too. */
+  /** Frees weights, states and pages as soon as no pending work needs them. The model's sequences also end. */
   [Symbol.dispose](): void {
     this.#core[Symbol.dispose]();
   }

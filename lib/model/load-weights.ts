@@ -28,11 +28,11 @@ import type { ModelWeights } from "./model-weights.ts";
 import { parseEnds, parseModelConfig } from "./parse-config.ts";
 import { planModel } from "./plan-model.ts";
 
-/** How far the kernels are. */
+/** The progress of compiling kernels. */
 export interface KernelProgress {
   /** Number of passes whose kernels are compiled. */
   readonly ready: number;
-  /** Number of passes whose kernels are compiled while weights are read: 0 where kernels come compiled. */
+  /** Number of passes whose kernels are compiled while weights are read: 0 where kernels are precompiled. */
   readonly total: number;
 }
 
@@ -40,7 +40,7 @@ export interface KernelProgress {
 export interface LoadProgress {
   /** Bytes read so far. */
   readonly bytes: number;
-  /** All bytes to read; those of mapped weights are not read. */
+  /** All bytes to read; mapped weights are not read. */
   readonly total: number;
   /** The tensor of the last piece; empty before the first. */
   readonly tensor: string;
@@ -53,7 +53,7 @@ export type UnreadModel = Pick<LoadedModel, "config" | "weights" | "dtype">;
 
 /** Options of {@link loadModelWeights}. */
 export interface LoadWeightsOptions {
-  /** Dtype of the activations between the ops, as {@link LoadModelOptions}. Weights stay in their stored dtype. */
+  /** Dtype of the activations between the ops, as in {@link LoadModelOptions}. Weights stay in their stored dtype. */
   readonly dtype?: FloatDType | undefined;
   /** Called after every piece is read, and after kernels are compiled. An error that it throws ends the load. */
   readonly onProgress?: ((progress: LoadProgress) => void) | undefined;
@@ -69,13 +69,13 @@ export interface LoadWeightsOptions {
 
 /** A model of a folder. */
 export interface LoadedModel {
-  /** Where its text is: the given folder, that of the given file, or a GGUF file. */
+  /** The place of the model's text: the given folder, the given file's folder, or a GGUF file. */
   readonly folder: string;
   readonly config: ModelConfig;
   readonly weights: ModelWeights;
-  /** Of the activations. */
+  /** The dtype of the activations. */
   readonly dtype: FloatDType;
-  /** Their bytes. */
+  /** Bytes of the weights. */
   readonly bytes: WeightBytes;
   /** Names of tensors that were not loaded: those of a vision tower and of `mtp.*`. */
   readonly skipped: readonly string[];
@@ -89,11 +89,11 @@ const op = "LanguageModel.load";
 
 /**
  * Loads a text model of a known family from a Hugging Face folder, as transformers or mlx-lm writes one, or from a
- * GGUF file. Tensors are mapped, or read in the background, in pieces of some MiB, straight into library memory, so that no further
- * memory is needed.
+ * GGUF file. Tensors are mapped, or read in the background, in pieces of a few MiB, straight into library memory, so that no
+ * further memory is needed.
  *
  * @throws {FileError} (as a rejection, like the others) for a folder without a checkpoint or a configuration, files that
- * are damaged, and tensors that are missing or of other shapes than the configuration says; {@link UnsupportedError} for
+ * are damaged, and tensors that are missing or whose shapes contradict the configuration; {@link UnsupportedError} for
  * other architectures, other quantisations and tensors that no part of the model uses; {@link DTypeError} for other
  * dtypes; {@link DisposedError} if the device is closed meanwhile. Nothing stays allocated then.
  */
@@ -199,7 +199,7 @@ function refuseAdapter(source: TensorSource): void {
 }
 
 function readEnds(source: TensorSource, json: unknown, place: ConfigPlace): number[] {
-  // The metadata of a GGUF file are all of its model's settings.
+  // A GGUF file's metadata hold all settings of its model.
   const path = join(dirname(source.path), "generation_config.json");
   const generation = !(source instanceof GgufCheckpoint) && existsSync(path) ? readJson(path, op) : undefined;
   return parseEnds(json, place, generation, { path, op });

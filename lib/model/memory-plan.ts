@@ -1,4 +1,4 @@
-/** Plans a model's memory for states, keys and values: as the caller's options say, otherwise a share of the free memory. */
+/** Plans a model's memory for states, keys and values: by the caller's options, otherwise as a share of the free memory. */
 import { totalmem } from "node:os";
 import { GatedDeltaError } from "../errors.ts";
 import { convChannels, valueChannels } from "../checkpoint/mixer-config.ts";
@@ -24,7 +24,7 @@ const defaultPageTokens = 64;
 const defaultSessions = 4;
 /** The most tokens of a session by default. */
 const mostContext = 32768;
-/** The fewest tokens of a session by default; if memory is too small for them, there are fewer sessions. */
+/** The fewest tokens of a session by default; if memory is too small for that many, there are fewer sessions. */
 const fewestContext = 2048;
 /** For each working session a second state, for a cache or a fork. */
 const statesOfSession = 2;
@@ -37,15 +37,15 @@ export function freeMemory(): number {
 }
 
 /**
- * Bytes that states, keys and values can share. Mapped weights count as used: the system frees their memory where other memory is
- * needed, but reads them again for each token.
+ * Bytes that states, keys and values can share. Mapped weights count as used: the system frees their memory if other memory is
+ * needed, but then reads them again for each token.
  */
 export function freeBeside({ mapped }: Pick<WeightBytes, "mapped">): number {
   return Math.max(0, freeMemory() - mapped);
 }
 
 /**
- * Refuses a model that is larger than the memory, before it is read. Mapped weights need no memory of the process.
+ * Refuses a model that is larger than the memory before it is read. Mapped weights need no memory of the process.
  *
  * @param most bytes of the memory.
  * @throws {GatedDeltaError} of code `out-of-memory`, with both numbers; it names the largest part.
@@ -60,7 +60,7 @@ export function expectFits(op: string, config: PlannedConfig, options: LoadModel
   throw new GatedDeltaError("out-of-memory", { op, argument, expected: `memory for ${needed} bytes (${parts.join(", ")})`, received: `${most} bytes` });
 }
 
-/** The most that this process can hope for. Other systems than Linux count memory as used that they would free. */
+/** The most memory that this process can hope for. Systems other than Linux count memory as used that they would free. */
 function mostMemory(): number {
   return process.platform === "linux" ? freeMemory() : totalmem();
 }

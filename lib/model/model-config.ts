@@ -2,20 +2,20 @@
 
 import type { LayerConfig } from "../checkpoint/mixer-config.ts";
 
-/** How a layer mixes tokens: by a Gated DeltaNet, or by attention over all earlier ones. */
+/** How a layer mixes tokens: by a Gated DeltaNet, or by attention over all earlier tokens. */
 export type LayerType = "gatedDelta" | "attention";
 
 /** Shape and options of the attention layers. */
 export interface AttentionConfig {
-  /** Query heads (`num_attention_heads`). */
+  /** Number of query heads (`num_attention_heads`). */
   readonly heads: number;
-  /** Key and value heads (`num_key_value_heads`), a divisor of {@link heads}. */
+  /** Number of key and value heads (`num_key_value_heads`), a divisor of {@link heads}. */
   readonly kvHeads: number;
   /** Length of a head (`head_dim`). */
   readonly headDim: number;
   /** Whether each head's output is multiplied by the sigmoid of a gate, which comes from the query's projection. */
   readonly gated: boolean;
-  /** Whether queries and keys go through an RMS norm head by head, or all heads of a token together. */
+  /** Whether queries and keys go through an RMS norm head by head, or with all heads of a token together. */
   readonly norm: "head" | "projection";
   /** Number of a head's first dimensions that are rotated by the position (`partial_rotary_factor` of them): even, 0 for none. */
   readonly rotaryDim: number;
@@ -25,9 +25,9 @@ export interface AttentionConfig {
 
 /** Shape and options of the layers whose MLP is a mixture of experts. */
 export interface ExpertsConfig {
-  /** Experts of a layer (`num_experts`). */
+  /** Number of experts of a layer (`num_experts`). */
   readonly count: number;
-  /** Experts that each token goes through (`num_experts_per_tok`), at most {@link count}. */
+  /** Number of experts that each token goes through (`num_experts_per_tok`), at most {@link count}. */
   readonly perToken: number;
   /** Width inside an expert (`moe_intermediate_size`). */
   readonly intermediateSize: number;
@@ -41,13 +41,13 @@ export interface ExpertsConfig {
 
 /** Shape and options of a whole model. */
 export interface ModelConfig {
-  /** The family that the model belongs to, by a `model_type` of transformers: `qwen3_5`, `qwen3_5_moe`, `qwen3_next` or `olmo_hybrid`. */
+  /** The model's family, by a `model_type` of transformers: `qwen3_5`, `qwen3_5_moe`, `qwen3_next` or `olmo_hybrid`. */
   readonly family: string;
   /** Width of the hidden states (`hidden_size`). */
   readonly hiddenSize: number;
   /** Width inside a dense MLP (`intermediate_size`); 0 in a model whose layers all have experts. */
   readonly intermediateSize: number;
-  /** Its mixtures of experts; undefined for a dense model. */
+  /** The mixtures of experts; undefined for a dense model. */
   readonly experts?: ExpertsConfig | undefined;
   /** Number of token ids, 0 .. vocabSize - 1 (`vocab_size`). */
   readonly vocabSize: number;
@@ -59,9 +59,9 @@ export interface ModelConfig {
   readonly maxPositions: number;
   /** The type of each layer, from first to last. */
   readonly layers: readonly LayerType[];
-  /** Its attention layers. */
+  /** The shape of the attention layers. */
   readonly attention: AttentionConfig;
-  /** Of every Gated DeltaNet layer. */
+  /** The configuration of every Gated DeltaNet layer. */
   readonly mixer: LayerConfig;
   /** Tokens that end a text: `eos_token_id` of `generation_config.json` and of `config.json` together; may be empty. */
   readonly eosTokens: readonly number[];

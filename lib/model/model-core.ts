@@ -26,11 +26,11 @@ import { expectStatesFit } from "./state-limit.ts";
 export class ModelCore implements Disposable {
   readonly pool: StatePool;
   readonly pages: PagePool;
-  /** For the records of guesses that are verified. */
+  /** Memory for the records of guesses that are verified. */
   readonly records: DraftMemory;
   readonly weights: ModelWeights;
   readonly identity: ModelIdentity;
-  /** For answers that follow a grammar. */
+  /** The matchers for answers that follow a grammar. */
   readonly matchers = new Matchers();
   /** Whether kernels are chosen by a token's role, so that bits depend on it. */
   readonly byRole: boolean;
@@ -84,9 +84,9 @@ export class ModelCore implements Disposable {
   /**
    * Runs checked entries in a turn that the caller has taken. Entries may have guesses: {@link verificationOf} of their results
    * ends the verification. If records or pages are short, fewer guesses are verified, or none. A run that fails does not change
-   * the sequences that verify.
+   * the sequences whose guesses it verifies.
    *
-   * @param alone whether nothing else waits to be run: then the next step of sequences that go on may begin.
+   * @param alone whether nothing else waits to be run: then the next step of sequences that continue may begin.
    */
   async run(op: string, entries: readonly Entry[], alone = false): Promise<RunResult[]> {
     if (this.#disposed) throw new DisposedError({ op, expected: "a model that is not disposed" });
@@ -102,7 +102,7 @@ export class ModelCore implements Disposable {
   }
 
   /**
-   * Takes a turn and runs entries without guesses. A run without requested results has its turn until it is committed.
+   * Takes a turn and runs entries without guesses. A run without requested results keeps its turn until it is committed.
    *
    * @param ready called in the turn, right before the run; an error that it throws ends the run.
    * @throws {GatedDeltaError} of code `state` while another call with requested results is in progress.

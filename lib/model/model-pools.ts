@@ -5,14 +5,14 @@ import type { FloatDType } from "../tensor/dtype.ts";
 import type { ModelConfig } from "./model-config.ts";
 import { PagePool } from "./page-pool.ts";
 
-/** States for so many sequences. */
+/** States for that many sequences. */
 export function makeStates(device: Device, config: ModelConfig, { slots, stateDtype, dtype }: { slots: number; stateDtype: FloatDType; dtype: FloatDType }): StatePool {
   const { keyHeads, valueHeads, keyDim, valueDim, convWidth } = config.mixer;
   const layers = config.layers.filter((type) => type === "gatedDelta").length;
   return StatePool.create(device, { slots, layers, keyHeads, valueHeads, keyDim, valueDim, convWidth, stateDtype, convDtype: dtype });
 }
 
-/** Pages for so many sequences. Without attention layers there are no keys: each sequence has one endless page, which takes no memory. */
+/** Pages for that many sequences. Without attention layers there are no keys: each sequence has one endless page without memory. */
 export function makePages(
   op: string,
   device: Device,

@@ -15,7 +15,7 @@ export const loadModelOptions = options<LoadModelOptions>()(({ z, callback, choi
     { count: count.optional(), tokens: integer(1, 65536).optional(), dtype: floatDType.optional() },
     "a number or { count?, tokens?, dtype? }",
   );
-  /** A count, or an object of options with one. The value decides which of the two an error is about. */
+  /** A count, or an object of options with one. The value's type decides which of the two an error is about. */
   const numberOr = <Schema extends z.ZodType>(schema: Schema) =>
     z.unknown().transform((value, context): number | z.output<Schema> => {
       const result = typeof value === "number" ? count.safeParse(value) : schema.safeParse(value);

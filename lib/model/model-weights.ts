@@ -21,14 +21,14 @@ export interface DenseMlp {
 }
 
 /**
- * A mixture of experts, which are MLPs: the sum of those that the router chooses for a token, each times its weight, and of
- * the shared one times the sigmoid of its gate.
+ * A mixture of experts, which are MLPs: the sum of the experts that the router chooses for a token, each times its weight, and
+ * the shared expert times the sigmoid of its gate.
  */
 export interface Mixture {
   readonly kind: "experts";
   /** `[experts, hidden]`. */
   readonly router: Matrix;
-  /** `[experts, 2 · intermediate, hidden]`, each expert's gate and then its up; or both apart, `[experts, intermediate, hidden]` each. */
+  /** `[experts, 2 · intermediate, hidden]`, each expert's gate, then its up; or both separately, `[experts, intermediate, hidden]` each. */
   readonly gateUp: readonly Matrix[];
   /** `[experts, hidden, intermediate]`. */
   readonly down: Matrix;
@@ -60,9 +60,9 @@ export interface WithMlp {
 
 /** A layer of a model. */
 export interface ModelLayer {
-  /** Its weights, except for those of its mixer, as its family defines them. */
+  /** The layer's weights, except for those of its mixer, as its family defines them. */
   readonly weights: WithMlp;
-  /** Its Gated DeltaNet, if it has one. The k-th of a model has `poolLayer` k. */
+  /** The layer's Gated DeltaNet, if it has one. The k-th of a model has `poolLayer` k. */
   readonly mixer: GatedDeltaNet | undefined;
 }
 

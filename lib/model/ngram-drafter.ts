@@ -1,8 +1,8 @@
-/** Options of guesses from the tokens of a sequence. */
+/** Options for guesses from the tokens of a sequence. */
 export interface NgramOptions {
   /** Length of the longest run at the end that is looked up, in tokens. @default 4 */
   readonly longest?: number | undefined;
-  /** Length of the shortest one. @default 2 */
+  /** Length of the shortest such run. @default 2 */
   readonly shortest?: number | undefined;
   /** Number of last tokens to search, rounded up to a power of two, at least 256. @default 32768 */
   readonly window?: number | undefined;
@@ -18,8 +18,8 @@ const firstCapacity = 256;
 const mostTries = 64;
 
 /**
- * Guesses the next tokens of a sequence: those after the latest earlier occurrence of its last n tokens, for the largest n that
- * has one. Suits answers that repeat the prompt: edited code, quotations, lists.
+ * Guesses the next tokens of a sequence: those after the latest earlier occurrence of its last n tokens, for the largest n with
+ * such an occurrence. Suits answers that repeat the prompt: edited code, quotations, lists.
  *
  * For each n, one table has the last position of a run of n tokens by its hash, and a second table the previous position of a run
  * with the same hash. Matches are decided by the tokens themselves. Adding a token takes constant time; memory is at most
@@ -29,7 +29,7 @@ export class NgramDrafter {
   readonly #longest: number;
   readonly #shortest: number;
   readonly #window: number;
-  /** The last tokens: that of position p is at p modulo the length, a power of two. */
+  /** The last tokens: the token of position p is at p modulo the length, a power of two. */
   #tokens = new Int32Array(firstCapacity);
   /** For each n from the shortest on, by hash: the position after the last run of n tokens with that hash; 0 for none. */
   #latest: Int32Array[] = [];
@@ -66,7 +66,7 @@ export class NgramDrafter {
    * The tokens that may come next.
    *
    * @param most the most tokens to guess.
-   * @returns no tokens if the last ones did not occur before.
+   * @returns no tokens if the last ones have no earlier occurrence.
    */
   draft(most: number): number[] {
     for (let n = Math.min(this.#longest, this.#length - 1); n >= this.#shortest; n--) {

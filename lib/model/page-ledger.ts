@@ -1,9 +1,9 @@
 /**
- * The assignment of physical pages to the tokens of sequences: the bookkeeping of a model's keys and values, without any tensor.
+ * The assignment of physical pages to the tokens of sequences: the bookkeeping for a model's keys and values, without any tensor.
  * Page i of a list holds the list's tokens from i · pageTokens on.
  *
  * Forked lists share pages by reference count. A list writes only pages that it alone holds. Only a partly filled last page is
- * written again: if it is shared, the step takes another page in its place, and its tokens are copied before the step's ops.
+ * written again: if that page is shared, the step takes another one instead and copies the tokens before its ops run.
  *
  *     lists that hold page p    refs[p]
  *
@@ -13,11 +13,11 @@ import { BoundsError, DisposedError, GatedDeltaError } from "../errors.ts";
 
 /** The pages of one sequence. Only the ledger changes its fields. */
 export interface PageList {
-  /** In the order of the tokens; during a step with those that it adds. */
+  /** The pages in the order of the tokens, including those that an open step adds. */
   readonly pages: number[];
   /** Number of tokens in the pages. */
   tokens: number;
-  /** Changes whenever `pages` does, to a number that no list of the ledger had before. */
+  /** Changes whenever `pages` changes, to a number that no list of the ledger had before. */
   stamp: number;
   step: PageStep | undefined;
   live: boolean;
@@ -99,8 +99,8 @@ export class PageLedger {
   }
 
   /**
-   * Number of tokens that a list can add with `free` pages: in its last page, unless that is shared and no page is free for a copy,
-   * and in new pages.
+   * Number of tokens that a list can add with `free` pages: in new pages, and in its last page unless that page is shared and no
+   * page is free for a copy.
    */
   room({ pages, tokens }: PageList, free: number): number {
     const slack = pages.length * this.pageTokens - tokens;
@@ -108,7 +108,7 @@ export class PageLedger {
     return copies > free ? 0 : slack + (free - copies) * this.pageTokens;
   }
 
-  /** Number of pages that a step takes that adds `counts[i]` tokens to list i. */
+  /** Number of pages that a step takes if it adds `counts[i]` tokens to list i. */
   needed(lists: readonly PageList[], counts: readonly number[]): number {
     const need = new PageNeed(this);
     need.add(lists, counts);
@@ -116,7 +116,7 @@ export class PageLedger {
   }
 
   /**
-   * Opens a step that adds `counts[i]` tokens to list i. From now on the lists have the pages that its work uses.
+   * Opens a step that adds `counts[i]` tokens to list i. From now on the lists have the pages that the step's work uses.
    *
    * @throws {GatedDeltaError} of code `out-of-memory` if too few pages are free, of code `state` for a list that is in a step or
    *   occurs twice.
@@ -183,7 +183,7 @@ export class PageLedger {
   /**
    * Removes a list's last tokens, so that `tokens` stay, and frees the pages that hold none of these.
    *
-   * @throws {BoundsError} if it has fewer tokens; {@link GatedDeltaError} of code `state` for a list in a step.
+   * @throws {BoundsError} if the list has fewer tokens; {@link GatedDeltaError} of code `state` for a list in a step.
    */
   cut(op: string, list: PageList, tokens: number): void {
     expectIdle(op, list);
@@ -201,7 +201,7 @@ export class PageLedger {
     return Math.ceil((tokens + count) / this.pageTokens) - pages.length;
   }
 
-  /** The page with earlier tokens of the list to which `count` more would be written. */
+  /** The page, if any, with earlier tokens of the list to which some of `count` more would be written. */
   writtenPage({ pages, tokens }: PageList, count: number): number | undefined {
     return count > 0 && tokens % this.pageTokens !== 0 ? pages.at(-1) : undefined;
   }
@@ -212,8 +212,8 @@ export class PageLedger {
   }
 
   /**
-   * How many of the `writers` lists of a step that write to a page must leave it because others hold it. If all its holders write,
-   * the last one stays, because copies are made before anything is written.
+   * How many of the `writers` lists of a step that write to a page must leave it because others hold it. If all holders write, the
+   * last one stays, because copies are made before anything is written.
    */
   leaving(page: number, writers: number): number {
     return writers < this.#refs[page]! ? writers : writers - 1;

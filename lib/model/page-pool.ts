@@ -15,11 +15,11 @@ import type { PageCopy } from "./page-ledger.ts";
 
 /** Sizes and dtype of a {@link PagePool}. */
 export interface PagePoolOptions {
-  /** Attention layers of the model. */
+  /** Number of the model's attention layers. */
   readonly layers: number;
-  /** Pages of each layer. */
+  /** Number of pages in each layer. */
   readonly count: number;
-  /** Tokens of a page. */
+  /** Number of tokens of a page. */
   readonly tokens: number;
   readonly kvHeads: number;
   readonly headDim: number;

@@ -1,5 +1,5 @@
 /**
- * Reads a model's `config.json` and `generation_config.json` with the keys of transformers, and with its defaults for keys that
+ * Reads a model's `config.json` and `generation_config.json` with transformers' keys, and with its defaults for keys that
  * published configurations omit.
  */
 

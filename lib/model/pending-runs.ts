@@ -10,9 +10,9 @@ export class PendingRuns {
   /** Settles when the last awaited work is over; undefined if none is pending. */
   #last: Promise<void> | undefined;
   #withResults = false;
-  /** Whether work that no run waits for was committed since then. */
+  /** Whether work that no run waits for has been committed since then. */
   #unawaited = false;
-  /** The failure of such work, if it belongs to no run. */
+  /** The failure of such work, if the failure belongs to no run. */
   #left: { readonly error: unknown } | undefined;
 
   constructor(device: Device) {
@@ -24,7 +24,7 @@ export class PendingRuns {
     return this.#withResults;
   }
 
-  /** Records just committed work that no run waits for, so that its states learn how it ends. */
+  /** Records work that was just committed and that no run waits for, so that its states learn how it ends. */
   follow(): void {
     this.#unawaited = true;
   }
@@ -53,7 +53,7 @@ export class PendingRuns {
   /**
    * Waits for the work of a batch.
    *
-   * @param ticket of its submission, if others were committed after it that no run waits for yet. @default the last one
+   * @param ticket of the batch's submission, if later ones that no run waits for were committed. @default the last one
    * @throws the failure of this run, or of an earlier one that it depends on, if it made a sequence of the batch invalid.
    *   Otherwise the failure of other work on the device, as `device.finish`.
    */

@@ -25,10 +25,10 @@ const pieceBytes = 4 << 20;
 export interface PlannedModel {
   /** Disposing it frees everything. */
   readonly weights: ModelWeights;
-  /** Of the activations. */
+  /** The dtype of the activations. */
   readonly dtype: FloatDType;
   readonly tied: boolean;
-  /** How rows are multiplied by each of its matrices. */
+  /** How rows are multiplied by each of the model's matrices. */
   readonly matrices: readonly MatrixUse[];
   readonly skipped: readonly string[];
 }
@@ -37,7 +37,7 @@ export interface PlannedModel {
  * Plans a model, layer by layer.
  *
  * @param given dtype of the activations; undefined for the default.
- * @param pause awaited between layers, so that other work goes on.
+ * @param pause awaited between layers, so that other work can continue.
  * @throws {FileError}, {@link DTypeError} and {@link UnsupportedError} for tensors that do not fit; nothing stays allocated then.
  */
 export async function planModel(
@@ -81,7 +81,7 @@ export async function planModel(
   return { matrices, weights: { family, embedding, output, norm, normForm, layers, [Symbol.dispose]: () => owned[Symbol.dispose]() }, dtype, tied, skipped };
 }
 
-/** On a GPU, activations of 16 bits where the weights have no more, or are packed. */
+/** The default dtype: on a GPU, 16-bit activations if the weights have no more bits or are packed. */
 function defaultDtype({ backend }: Device, { weightFormat }: Matrix): FloatDType {
   return backend === "metal" && weightFormat !== "f32" && weightFormat !== "f16" ? "bf16" : "f32";
 }
@@ -121,8 +121,8 @@ class Owned implements Disposable {
 
 /**
  * Whether the embedding is also the output projection. If the configuration's two settings contradict each other, the existence
- * of an output projection decides; if it only says yes, an existing projection is used unless it is a copy of the embedding
- * (transformers, `PreTrainedModel.tie_weights`).
+ * of an output projection decides; if the configuration only says yes, an existing projection is used unless it is a copy of the
+ * embedding (transformers, `PreTrainedModel.tie_weights`).
  */
 async function isTied({ source }: TensorLoader, { root, output }: ModelNames, { tied }: ParsedConfig, pause: () => Promise<void>): Promise<boolean> {
   if (!tied.includes(true)) return false;

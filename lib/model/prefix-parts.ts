@@ -2,9 +2,9 @@
  * A sequence as bytes, in parts: its states, and the keys and values of consecutive tokens. Sequences with a common prefix have
  * the same keys and values for it, so that these parts are stored once.
  *
- * The states are in order of the layers, and each layer's in the order of `kindsOf`. Keys and values of tokens are in order of the
- * attention layers, `[kvHeads, tokens, headDim]` first of the keys, then of the values. Numbers are little-endian in the dtype in
- * which the model keeps them.
+ * States are in the order of the layers, and within a layer in the order of `kindsOf`. Keys and values of tokens are in the order of
+ * the attention layers, `[kvHeads, tokens, headDim]` first of the keys, then of the values. Numbers are little-endian in the dtype
+ * in which the model keeps them.
  */
 import { dtypeOf, kindsOf, rowShape } from "../states/pool-shape.ts";
 import type { StateKind } from "../states/pool-shape.ts";
@@ -34,7 +34,7 @@ export function partSizes(model: LanguageModel): PartSizes {
   return { state: pool.layers * states, token };
 }
 
-/** The dtypes in which a model keeps states, keys and values, as a text: parts are the same only where this is. */
+/** The dtypes in which a model keeps states, keys and values, as text: parts can be the same only if this text is. */
 export function partForm(model: LanguageModel): string {
   const { pool, pages } = memoryOf(model);
   const dtype = pages.layers[0]?.keys.dtype ?? "none";
@@ -42,8 +42,8 @@ export function partForm(model: LanguageModel): string {
 }
 
 /**
- * Copies a sequence's states, some of them with each step of the generator. The sequence must be valid, not empty, without a pending run,
- * and not disposed when a step begins.
+ * Copies a sequence's states, some of them with each step of the generator. When a step begins, the sequence must be valid, not empty,
+ * without a pending run, and not disposed.
  */
 export function* copyState(sequence: Sequence, into: Uint8Array): Generator<void, void, void> {
   let at = 0;
@@ -58,7 +58,7 @@ export function* copyState(sequence: Sequence, into: Uint8Array): Generator<void
   }
 }
 
-/** Copies the keys and values of a sequence's tokens `from .. to - 1`, as {@link copyState}. */
+/** Copies the keys and values of a sequence's tokens `from .. to - 1`, like {@link copyState}. */
 export function* copyTokens(sequence: Sequence, from: number, to: number, into: Uint8Array): Generator<void, void, void> {
   const parts = sequenceParts(sequence)!;
   expectValid("copyTokens", parts);

@@ -1,6 +1,6 @@
 /**
- * Compiles a model's kernels on a GPU while its weights are read, so that the first token does not wait for them. The passes that
- * most requests consist of are recorded over the weights' memory and prepared; nothing of it runs.
+ * Compiles a model's kernels on a GPU while its weights are read, so that the first token does not wait for the kernels. The passes
+ * that most requests consist of are recorded over the weights' memory and prepared, but not run.
  */
 import type { Device } from "../device/device.ts";
 import { makeActivations } from "./activations.ts";
@@ -16,7 +16,7 @@ import { mostBestOf } from "./sampling/best-logits.ts";
 /**
  * Compiles the kernels.
  *
- * @param progress called after those of each pass.
+ * @param progress called after the kernels of each pass.
  * @throws as {@link Device.prepare}.
  */
 export async function prepareModel(
@@ -60,7 +60,7 @@ export async function prepareModel(
   }
 }
 
-/** Tokens of the passes: kernels are chosen by them. Single tokens come first, then few, then a piece of a prompt among them, then a prompt alone. */
+/** Numbers of tokens by which kernels are chosen: single tokens first, then few, then with a piece of a prompt, then a prompt alone. */
 function lengthsOf({ maxPositions }: ModelConfig, { batchTokens, promptTokens }: CompleteLoadOptions): number[] {
   const most = Math.min(batchTokens, maxPositions);
   return [...new Set([1, 4, promptTokens, batchTokens].map((length) => Math.min(length, most)))];

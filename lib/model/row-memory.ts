@@ -1,4 +1,4 @@
-/** The memory of the results of runs: logits and hidden states. */
+/** The memory for the results of runs: logits and hidden states. */
 import type { Device } from "../device/device.ts";
 import { BoundsError } from "../errors.ts";
 import { largestBytes } from "../tensor/shape.ts";
@@ -17,8 +17,8 @@ export interface RowMemoryOptions {
 }
 
 /**
- * Up to `kept` rows are in the same memory in every run, because plans need that. Larger results, those of whole prompts, get
- * separate memory, which lasts as long as the run's results.
+ * Up to `kept` rows are in the same memory in every run, because plans need that. Larger results, such as those of whole prompts,
+ * get separate memory, which lasts as long as the run's results.
  */
 export class RowMemory implements Disposable {
   readonly #device: Device;

@@ -1,11 +1,11 @@
 /**
- * The step after a batch of single tokens, run before its tokens are known here: each is the largest logit's, which the device has
- * found itself. So it need not wait for JavaScript between two tokens.
+ * The step after a batch of single tokens, run before its tokens are known to JavaScript: each is the token of the largest logit,
+ * which the device finds itself. So the device need not wait for JavaScript between two tokens.
  *
- * A step ahead takes no state and no page, and counts for nothing until a run asks for what it has computed: the same
- * sequences, unchanged, with these tokens. Then its results are that run's. Any other run drops it. It writes each sequence's keys and
- * values behind its last token, where nothing is read before it is written, and two banks of logits take turns, so
- * that the results of the step before stay.
+ * A step ahead takes no state and no page, and does not count until a run asks for what it has computed: the same sequences,
+ * unchanged, with these tokens. Its results are then that run's. Any other run drops it. The step writes each sequence's keys and
+ * values behind its last token, where nothing is read before it is written, and two banks of logits take turns, so that the
+ * results of the previous step stay.
  */
 import type { Device } from "../device/device.ts";
 import type { StatePool } from "../states/state-pool.ts";
@@ -24,19 +24,20 @@ export interface AheadParts {
   readonly ledger: PageLedger;
   readonly graph: ModelGraph;
   readonly plans: DecodePlans;
-  /** Of bank 0. */
+  /** The logits of bank 0. */
   readonly logits: RowMemory;
   readonly vocabSize: number;
-  /** Of {@link paysAhead}. */
+  /** The result of {@link paysAhead}. */
   readonly pays: boolean;
 }
 
-/** Bytes of weights whose steps take so long that the pause between two of them counts for little. */
+/** Bytes of weights from which steps take so long that the pause between two steps hardly matters. */
 const longStep = 256e6;
 
 /**
- * Whether steps ahead pay. On a CPU a step is slower while JavaScript handles the one before on the same cores, and a state that moves to another slot takes longer
- * than one in place. Long steps lose more by this, up to a sixth, than the half millisecond between two of them.
+ * Whether steps ahead pay off. On a CPU a step is slower while JavaScript handles the previous one on the same cores, and a state that
+ * moves to another slot takes longer than one in place. Long steps lose more by this, up to a sixth, than the half millisecond between
+ * two steps.
  */
 export function paysAhead({ backend }: Pick<Device, "backend">, weightBytes: number): boolean {
   return backend !== "cpu" || weightBytes < longStep;
@@ -45,7 +46,7 @@ export function paysAhead({ backend }: Pick<Device, "backend">, weightBytes: num
 /** A sequence in a step. Holds no handle, so that an abandoned sequence can be collected. */
 interface Member {
   readonly list: PageList;
-  /** Number of its tokens after the step. */
+  /** Number of the sequence's tokens after the step. */
   readonly tokens: number;
 }
 
@@ -55,26 +56,26 @@ interface Decoded {
   readonly ticket: number;
 }
 
-/** One that runs ahead of another. */
+/** A step that runs ahead of another. */
 interface Ahead extends Decoded {
   /** In the order of the plan's rows. */
   readonly members: readonly Member[];
   readonly states: StepAhead;
-  /** The plan whose best tokens it has read. */
+  /** The plan whose best tokens the step has read. */
   readonly before: DecodePlan;
 }
 
-/** The most steps that go by, after steps ahead were dropped, before another one is tried. */
+/** After steps ahead were dropped, the most steps that pass before another one is tried. */
 const longestPause = 31;
 
 export class RunAhead implements Disposable {
   readonly #parts: AheadParts;
   /** Logits of bank 1. */
   readonly #logits: RowMemory;
-  /** The step that the last run was, if another one can follow it. */
+  /** The last run's step, if another one can follow it. */
   #last: Decoded | undefined;
   #ahead: Ahead | undefined;
-  /** Steps to go by before the next one ahead; twice as many after each one in a row that was dropped. */
+  /** Number of steps before the next one ahead; it doubles with each consecutive one that is dropped. */
   #pause = 0;
   #skip = 0;
 
@@ -122,7 +123,7 @@ export class RunAhead implements Disposable {
   }
 
   /**
-   * Takes what the step ahead has computed, if these entries ask for that: their sequences then have its tokens. Otherwise it is
+   * Takes the results of the step ahead if these entries ask for them: their sequences then have its tokens. Otherwise the step is
    * dropped.
    */
   take(op: string, entries: readonly Entry[]): ResultRows[] | undefined {

@@ -6,7 +6,7 @@ import type { BestLogits } from "./sampling/best-logits.ts";
 import type { Sequence } from "./sequence.ts";
 import type { Verification } from "./verification.ts";
 
-/** The lifetime of a run's results, which ends with the model's next run. */
+/** The lifetime of a run's results, which the model's next run ends. */
 export class Lease {
   #over: string | undefined;
   #memory: readonly Tensor[] = [];
@@ -56,7 +56,7 @@ export let rowOf: (result: RunResult, row: number) => LogitsRow;
 export class RunResult {
   /** The entry's sequence. */
   readonly sequence: Sequence;
-  /** Rows of {@link logits}: 1, the entry's number of tokens, or 0 if none were requested. */
+  /** Number of rows of {@link logits}: 1, the entry's number of tokens, or 0 if none were requested. */
   readonly rows: number;
   readonly #lease: Lease;
   readonly #rows: ResultRows;
@@ -83,7 +83,7 @@ export class RunResult {
   }
 
   /**
-   * `[rows, vocabSize]`, row by row, in memory that the model's next run overwrites: the array is not a copy.
+   * `[rows, vocabSize]`, row by row. The array is not a copy: the model's next run overwrites its memory.
    * `logits.slice()` keeps the numbers.
    *
    * @throws {GatedDeltaError} of code `state` once the model has run again or was disposed, and if the entry requested no

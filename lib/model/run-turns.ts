@@ -1,8 +1,8 @@
 import { nextTurn } from "../turns.ts";
 
 /**
- * Turns to run a model: steps of sessions and calls of `model.run` are served in order of arrival. The next one begins
- * in a later turn of the event loop, so that results can be read before it overwrites them.
+ * Turns to run a model: steps of sessions and calls of `model.run` are served in order of arrival. The next turn begins
+ * in a later turn of the event loop, so that results can be read before they are overwritten.
  */
 export class RunTurns {
   readonly #waiting: (() => void)[] = [];

@@ -36,14 +36,14 @@ export interface RunnerParts {
   readonly weightBytes: number;
   readonly pool: StatePool;
   readonly pages: PagePool;
-  /** For the records of guesses that are verified. */
+  /** Memory for the records of guesses that are verified. */
   readonly records: DraftMemory;
   /** Called after work that no run waits for was committed. */
   readonly committed: () => void;
   readonly dtype: FloatDType;
   /** The most tokens that go through the layers at a time. */
   readonly batchTokens: number;
-  /** Whether tokens that are read take the GPU's matrix units, and others do not. */
+  /** Whether read tokens use the GPU's matrix units and other tokens do not. */
   readonly byRole: boolean;
 }
 
@@ -127,8 +127,8 @@ export class Runner implements Disposable {
   }
 
   /**
-   * Commits the next step of the batch that was run last, if all of it goes on and nothing stands in the way. Its results are those of
-   * {@link run} for these sequences and tokens, if that comes next; else nothing shows that it has run.
+   * Commits the next step of the batch that was run last, if all its sequences continue and nothing prevents it. If {@link run} comes
+   * next with these sequences and tokens, it returns the step's results; otherwise the step has no visible effect.
    *
    * @returns the ticket of the batch, if the step was committed.
    */
@@ -146,7 +146,7 @@ export class Runner implements Disposable {
     this.#activations[Symbol.dispose]();
   }
 
-  /** The passes of a batch, each of one role where bits depend on it; none for single tokens that a plan may run. */
+  /** The passes of a batch, each of one role if bits depend on roles; none for single tokens that a plan may run. */
   #passes(entries: readonly Entry[], counts: readonly number[]): Piece[][] {
     const { batchTokens, byRole } = this.#parts;
     const roles = new Set(entries.map(({ role }) => role));
@@ -248,7 +248,7 @@ export class Runner implements Disposable {
     });
   }
 
-  /** The results of a run; those of the previous run end. */
+  /** The results of a run; the previous run's results end. */
   #leased(
     entries: readonly Entry[],
     rows: readonly ResultRows[],
@@ -271,7 +271,7 @@ export class Runner implements Disposable {
     });
   }
 
-  /** Marks the sequences of a partly committed batch: those that it wrote are invalid. */
+  /** Marks the sequences of a partly committed batch: those that were written are invalid. */
   #lose(entries: readonly Entry[], step: PageStep, error: Error): void {
     const { ledger } = this.#parts.pages;
     ledger.finish(step);

@@ -43,7 +43,7 @@ export class Sequence implements Disposable {
     ledger.release("sequence", list),
   );
 
-  /** Its model. */
+  /** The model that reads the sequence. */
   readonly model: LanguageModel;
   readonly #parts: SequenceParts;
 
@@ -61,21 +61,21 @@ export class Sequence implements Disposable {
     makeSequence = (parts) => new Sequence(maker, parts);
   }
 
-  /** Number of its tokens, including those of pending runs. */
+  /** Number of tokens, including those of pending runs. */
   get tokens(): number {
     this.#alive("sequence.tokens");
     const { list, verification } = this.#parts;
     return verification?.had ?? list.tokens;
   }
 
-  /** Whether it or its model was disposed. */
+  /** Whether the sequence or its model was disposed. */
   get disposed(): boolean {
     return !this.#parts.list.live || this.#parts.handle.freed;
   }
 
   /**
-   * Whether it can continue: false once the promise of a failed run of it, or of the sequence that it was forked from, has
-   * settled.
+   * Whether the sequence can continue: false once the promise of a failed run has settled, of the sequence itself or of the one
+   * that it was forked from.
    */
   get valid(): boolean {
     this.#alive("sequence.valid");
@@ -86,7 +86,7 @@ export class Sequence implements Disposable {
    * A second sequence of the same tokens, without a copy. The state that one of them will need is reserved now; a page is taken
    * when one of them continues.
    *
-   * @throws {GatedDeltaError} of code `out-of-memory` if no state is free, of code `state` for an invalid sequence.
+   * @throws {GatedDeltaError} of code `out-of-memory` if no state is free, or of code `state` for an invalid sequence.
    */
   fork(): Sequence {
     const op = "sequence.fork";
@@ -100,7 +100,7 @@ export class Sequence implements Disposable {
     return makeSequence({ model, ledger, handle: forked, list: ledger.fork(op, list), lost: undefined, verification: undefined });
   }
 
-  /** Frees its state and pages; forks keep theirs. It may be called while a run is pending, and more than once. */
+  /** Frees the state and pages; forks keep theirs. May be called while a run is pending, and more than once. */
   [Symbol.dispose](): void {
     const { ledger, handle, list } = this.#parts;
     if (!list.live) return;

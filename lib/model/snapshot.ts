@@ -1,5 +1,5 @@
 /**
- * Snapshots: a sequence's states, keys and values in JavaScript's memory, and the number of its tokens. A sequence made of a
+ * Snapshots: a sequence's states, keys and values in JavaScript's memory, and the number of its tokens. A sequence made from a
  * snapshot, in the same model or another one with the same weights, continues with the same bits.
  */
 import { DisposedError, ShapeError } from "../errors.ts";
@@ -23,10 +23,10 @@ export interface Elements {
   readonly data: ArrayOfDType[FloatDType];
 }
 
-/** Keys or values of a sequence in parts, whose tokens follow each other. */
+/** Keys or values of a sequence, in parts of consecutive tokens. */
 export interface TokenParts {
   readonly dtype: FloatDType;
-  /** The elements of so many tokens, `[kvHeads, tokens, headDim]`. */
+  /** The elements of that many tokens, `[kvHeads, tokens, headDim]`. */
   readonly parts: readonly { readonly tokens: number; readonly data: ArrayOfDType[FloatDType] }[];
 }
 
@@ -35,7 +35,7 @@ export interface SequenceSnapshot {
   readonly tokens: number;
   /** States of each Gated DeltaNet layer by kind; empty for a sequence without tokens, whose states are zeros. */
   readonly states: readonly Readonly<Partial<Record<StateKind, Elements>>>[];
-  /** Of each attention layer, `[kvHeads, tokens, headDim]`, whole or in parts. */
+  /** The keys and values of each attention layer, `[kvHeads, tokens, headDim]`, whole or in parts. */
   readonly pages: readonly { readonly keys: Elements | TokenParts; readonly values: Elements | TokenParts }[];
 }
 
@@ -44,7 +44,7 @@ export interface SequenceViews {
   readonly tokens: number;
   /** States of each Gated DeltaNet layer by kind; empty for a sequence without tokens. */
   readonly states: readonly Readonly<Partial<Record<StateKind, Pieces>>>[];
-  /** Of each attention layer, `[kvHeads, tokens, headDim]`. */
+  /** The keys and values of each attention layer, `[kvHeads, tokens, headDim]`. */
   readonly pages: readonly { readonly keys: Pieces; readonly values: Pieces }[];
 }
 
@@ -166,7 +166,7 @@ function reserve(model: LanguageModel, snapshot: SequenceSnapshot): Sequence {
   }
 }
 
-/** Bytes to copy at a time, which takes some tenths of a millisecond. */
+/** Bytes to copy at a time, which takes a few tenths of a millisecond. */
 const copyBytes = 2 ** 20;
 
 /** The copies that fill a reserved sequence, each of them short. */

@@ -12,8 +12,8 @@ export interface ModelNames {
 }
 
 /**
- * The known forms: transformers' text model, the same within the released wrapper, mlx-lm's, and base models of each, without
- * an output projection.
+ * The known forms: transformers' text model, the same within the released wrapper, mlx-lm's model, and the base models of each,
+ * without an output projection.
  */
 const forms: readonly ModelNames[] = [
   { root: "model.", output: "lm_head" },

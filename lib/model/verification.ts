@@ -1,7 +1,7 @@
 /**
  * Guesses of a sequence's next tokens that a run has read, together with the certain tokens before them, until the caller
  * decides how many to accept. Until then the sequence is unchanged: it has its old states, and the new contents of its pages
- * come after its tokens. Running, forking or disposing the sequence abandons the verification.
+ * lie behind its tokens. Running, forking or disposing the sequence abandons the verification.
  */
 import { asInteger } from "../arguments/checks.ts";
 import { GatedDeltaError } from "../errors.ts";
@@ -24,7 +24,7 @@ export interface VerificationParts {
 export class Verification {
   /** Number of tokens of the sequence if no guess is accepted. */
   readonly tokens: number;
-  /** Number of its tokens before the run and until the verification ends. */
+  /** Number of the sequence's tokens before the run and until the verification ends. */
   readonly had: number;
   readonly #parts: VerificationParts;
   #most: number;
@@ -42,7 +42,7 @@ export class Verification {
     return this.#most;
   }
 
-  /** Whether it can still be decided. */
+  /** Whether the verification can still be decided. */
   get open(): boolean {
     const { sequence, draft } = this.#parts;
     return sequence.verification === this && draft.open && !draft.pool.device.closed;
@@ -59,7 +59,7 @@ export class Verification {
   /**
    * Adds the certain tokens and the first `drafts` guesses to the sequence. Commits work without waiting for it.
    *
-   * @throws {GatedDeltaError} if it is over, and the errors of `draft.commit`. The sequence is as before the run then.
+   * @throws {GatedDeltaError} if the verification is over, and the errors of `draft.commit`. The sequence is then as before the run.
    */
   accept(drafts: number): void {
     const op = "verification.accept";
@@ -77,7 +77,7 @@ export class Verification {
     committed();
   }
 
-  /** Undoes it if it is open: the sequence is as before the run. Never throws. */
+  /** Undoes the verification if it is open: the sequence is as before the run. Never throws. */
   leave(): void {
     const { sequence, draft } = this.#parts;
     if (sequence.verification !== this) return;

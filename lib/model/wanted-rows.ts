@@ -32,7 +32,7 @@ export function wantedRows(entry: Entry, kind: Kind): number {
   return entry[kind] === "none" ? 0 : entry[kind] === "last" ? 1 + entry.drafts : entry.tokens.length;
 }
 
-/** The rows of a pass with requested results, and the memory for these. */
+/** The rows of a pass with requested results, and the memory for the results. */
 export function wantedOf(entries: readonly Entry[], pieces: readonly Piece[], cuSeqlens: Int32Array, kind: Kind, destinations: Destinations): WantedRows {
   const rows: number[] = [];
   const runs: { start: number; end: number }[] = [];
@@ -52,7 +52,7 @@ export function wantedOf(entries: readonly Entry[], pieces: readonly Piece[], cu
   return { rows, outs: runs.map(({ start, end }) => destination.memory.slice(start, end)) };
 }
 
-/** Rows of logits that a pass completes, of entries that request the largest of them. */
+/** The rows of logits that a pass completes for entries that request the largest of them. */
 export function wantedBest(entries: readonly Entry[], pieces: readonly Piece[], { logits, best }: Destinations): WantedBest[] {
   return pieces.flatMap(({ entry, end }) => {
     const rows = best[entry];

@@ -18,7 +18,7 @@ export interface LibraryCandidate {
   readonly problem?: string | undefined;
 }
 
-/** The folder of this package; meaningless if a bundler has moved this code. */
+/** This package's folder; meaningless if a bundler has moved this code. */
 export const packageRoot: string = fileURLToPath(new URL("../../", import.meta.url));
 
 /** The name of this platform's library package, which may not exist. */
@@ -40,7 +40,7 @@ export function isCompiled(): boolean {
 }
 
 /**
- * Every place to look for the library, in order, without loading anything. If `GATED_DELTA_LIBRARY` is set it is the
+ * Every place to look for the library, in order, without loading anything. If `GATED_DELTA_LIBRARY` is set, it is the
  * only candidate: falling back from an explicit choice would hide a mistake.
  */
 export function libraryCandidates(): LibraryCandidate[] {

@@ -1,7 +1,7 @@
 /**
  * Op descriptors: one reusable block of memory per op, written at the generated offsets and passed to its
  * `gd_encode_*` function. No code of the caller may run between the first write and {@link Descriptor.encode}, so all
- * arguments are read and checked before. Places are in words of 4 bytes.
+ * arguments are read and checked beforehand. Places are in words of 4 bytes.
  */
 import { asPointer } from "./handle.ts";
 import type { Handle } from "./handle.ts";

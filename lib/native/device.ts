@@ -70,7 +70,7 @@ function textAt(view: DataView<ArrayBuffer>, start: number, end: number): string
   return new TextDecoder().decode(length < 0 ? bytes : bytes.subarray(0, length));
 }
 
-/** Bytes of a device's buffers: of its own memory, and of mapped files. */
+/** Bytes of a device's buffers: its own memory, and mapped files. */
 export function memoryOf(device: Handle, op: string): { own: number; mapped: number } {
   check(library().gd_device_memory(asPointer(device), firstOut as never, secondOut as never), op);
   return { own: firstResult(), mapped: secondResult() };
@@ -124,13 +124,13 @@ export function waitFor(
   return status === constants.GD_ERROR_TIMEOUT ? "timeout" : lastError(status, op);
 }
 
-/** A new socket on which the device writes what {@link notify} asks for; returns the descriptor, which the caller closes. */
+/** Makes a socket to which the device writes the bytes that {@link notify} asks for; returns its descriptor, which the caller closes. */
 export function makeNotifier(device: Handle, op: string): number {
   check(library().gd_notifier(asPointer(device), firstOut as never), op);
   return firstOut[0]!;
 }
 
-/** Asks for a byte on that socket when a submission has finished; false if it has. */
+/** Asks for a byte on that socket when a submission has finished; false if it already has. */
 export function notify(device: Handle, ticket: number, op: string): boolean {
   const status = library().gd_notify(asPointer(device), ticket);
   if (status !== constants.GD_PENDING) check(status, op);

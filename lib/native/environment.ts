@@ -1,4 +1,4 @@
-/** Tells native code that a Worker ends, before the Worker's memory is freed. */
+/** Tells native code that a Worker is ending, before the Worker's memory is freed. */
 import { resolve } from "node:path";
 import { libraryInfo } from "./library-info.ts";
 

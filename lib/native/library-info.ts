@@ -1,5 +1,5 @@
 /**
- * Which library is in use. This public part is a file of its own, because its declarations must not name Bun's types.
+ * The library in use. This public part is a separate file, because its declarations must not name Bun's types.
  */
 import type { LibrarySource } from "./candidates.ts";
 import { loadedInfo } from "./library.ts";
@@ -10,9 +10,9 @@ export interface LibraryInfo {
   readonly path: string;
   /** How it was found. */
   readonly source: LibrarySource;
-  /** Its own version text. */
+  /** The library's own version text. */
   readonly version: string;
-  /** The version of its C interface, an integer from 1 on; this package loads only its own version. */
+  /** The version of the library's C interface, an integer from 1 on; this package loads only its own version. */
   readonly abiVersion: number;
 }
 

@@ -67,8 +67,8 @@ export interface OpenFile {
 }
 
 /**
- * Maps ranges of a file for reading: for each a buffer, and the address of its first byte. The descriptor can be closed
- * afterwards.
+ * Maps ranges of a file for reading. Returns for each a buffer and the address of its first byte. The descriptor can be
+ * closed afterwards.
  */
 export function mapFile(device: Handle, { path, descriptor }: OpenFile, ranges: readonly FileRange[], op: string): { handle: Handle; pointer: number }[] {
   if (ranges.length === 0) return [];
@@ -94,7 +94,7 @@ export interface Piece {
   readonly offset: number;
 }
 
-/** A buffer of several pieces of mapped ones, `bytes` each. */
+/** A buffer of several pieces of mapped buffers, `bytes` each. */
 export function joinBuffers(device: Handle, pieces: readonly Piece[], bytes: number, op: string): Handle {
   const { size, offsets } = structs.gd_piece;
   const list = new DataView(new ArrayBuffer(size * pieces.length));

@@ -5,8 +5,8 @@ import { UnsupportedError } from "../errors.ts";
 import { isCompiled } from "./candidates.ts";
 
 /**
- * The main file of a package: where modules are found from here; for a program in one file, which finds none, in the working directory. The
- * code of a folder that happens to be the working directory is not run for any other.
+ * The main file of a package, found as modules are found from here. A single-file program finds none there, so it also looks in the
+ * working directory. No other program runs code of a folder that happens to be the working directory.
  *
  * @throws {UnsupportedError} that says how to install it.
  */
@@ -15,7 +15,7 @@ export function optionalPackage(op: string, name: string): string {
     try {
       return find(name);
     } catch {
-      // It may be at the other place.
+      // It may be in the other place.
     }
   }
   throw new UnsupportedError({ op, expected: `the package ${name}: \`bun add ${name}\``, received: "no such package" });

@@ -3,10 +3,10 @@
 /**
  * Element types; bf16 crosses into JavaScript as Uint16Array.
  *
- * - `i32`: index data of the host only
- * - `u32`: words of packed weights only
- * - `id32`: index data that an op writes and another reads, which checks it as it runs; 32-bit integers
- * - `u8`: blocks of packed weights only
+ * - `i32`: only for the host's index data
+ * - `u32`: only for words of packed weights
+ * - `id32`: 32-bit index data that one op writes, and another reads and checks as it runs
+ * - `u8`: only for blocks of packed weights
  */
 export type DType = "f32" | "f16" | "bf16" | "i32" | "u32" | "id32" | "u8";
 
@@ -22,8 +22,8 @@ export const dTypes: Readonly<Record<DType, number>> = {
 };
 
 /**
- * How the decay a in (0, 1] is computed from the given gate. Systems differ in this, and a wrong guess gives wrong
- * numbers of the right size, so there is no default.
+ * How the decay a in (0, 1] is computed from the given gate. Systems differ in this, and a wrong guess gives plausible
+ * but wrong numbers, so there is no default.
  *
  * - `decay`: a (mlx-lm, MAX)
  * - `log`: exp(g) (Hugging Face, FLA, ggml)
@@ -109,7 +109,7 @@ export const qkNorms: Readonly<Record<QKNorm, number>> = {
  *
  * - `auto`: the fastest that gives the bits of recurrent
  * - `recurrent`: token by token
- * - `chunked`: 16 tokens at a time as products of matrices, with bits of its own; CPU only
+ * - `chunked`: 16 tokens at a time, as matrix products, with different bits; CPU only
  */
 export type Algorithm = "auto" | "recurrent" | "chunked";
 
@@ -121,10 +121,10 @@ export const algorithms: Readonly<Record<Algorithm, number>> = {
 };
 
 /**
- * How a GPU multiplies matrices. Bits of one are not the other's.
+ * How a GPU multiplies matrices. The two give different bits.
  *
- * - `rows`: as sums of rows in an order that is written down
- * - `matrix`: by the GPU's matrix units, whose order is their own; Metal only
+ * - `rows`: as sums of rows in a documented order
+ * - `matrix`: with the GPU's matrix units, which sum in an order of their own; Metal only
  */
 export type Products = "rows" | "matrix";
 
@@ -194,9 +194,9 @@ export const weightForms: Readonly<Record<WeightForm, number>> = {
 
 /**
  * How a matrix is stored: as floats; in MLX's affine form of 2 to 8 bits with a scale and a bias for each group (g) of
- * 32, 64 or 128 columns; in one of ggml's types of blocks, as GGUF files have them, whose elements are those of its
- * dequantize_row functions in float32 ("@unpack Ggml" has ggml's number of the type); or in one of MLX's micro-scaled
- * forms: small floats with a scale of one byte for each 32 or 16 columns.
+ * 32, 64 or 128 columns; in one of ggml's block types, as in GGUF files, whose elements are those that ggml's
+ * dequantize_row functions give in float32 ("@unpack Ggml" has ggml's number of the type); or in one of MLX's
+ * micro-scaled forms: small floats with a one-byte scale for each 32 or 16 columns.
  */
 export type WeightFormat =
   | "f32"
@@ -279,10 +279,9 @@ export const weightFormats: Readonly<Record<WeightFormat, number>> = {
 };
 
 /**
- * How rows of x are multiplied by a packed weight. Of the weights that int8 concerns, each is a scale times an
- * integer, plus an offset, for a group of columns: MLX's affine forms, mxfp4 and nvfp4 (their group), ggml's q2_k,
- * q3_k and q6_k (16 columns) and other types (32). Floats and MLX's mxfp8 are multiplied exactly all the same. The CPU
- * only.
+ * How rows of x are multiplied by a packed weight. int8 concerns weights that are, within a group of columns, a scale
+ * times an integer plus an offset: MLX's affine forms, mxfp4 and nvfp4 (their own group), ggml's q2_k, q3_k and q6_k
+ * (16 columns) and its other types (32). Floats and MLX's mxfp8 are multiplied exactly in either form. CPU only.
  *
  * - `exact`: as they are
  * - `int8`: rounded to 8 bits, group by group; products are exact integer sums

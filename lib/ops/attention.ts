@@ -42,11 +42,11 @@ export interface AttentionArguments {
   readonly rotaryDim?: number | undefined;
   /** The rotation's base, above 0. @default 10000 */
   readonly ropeTheta?: number | undefined;
-  /** Whether `queryNorm` and `keyNorm` are the norms' weights or 1 less, as Qwen3.5 stores them. @default "weight" */
+  /** Whether `queryNorm` and `keyNorm` hold the norms' weights, or the weights minus 1, as in Qwen3.5. @default "weight" */
   readonly weightForm?: WeightForm | undefined;
   /**
-   * `matrix`: scores and values by the GPU's matrix units, for rows of a prompt; the bits are not those of `rows`. A CPU has none.
-   * A row then takes zero times the values of later tokens of its span.
+   * `matrix`: the GPU's matrix units compute scores and values, for rows of a prompt; the bits differ from those of `rows`. A CPU
+   * has no such units. A row's sum then includes zero times the values of later tokens of its span.
    * @default "rows"
    */
   readonly products?: Products | undefined;
@@ -57,8 +57,8 @@ export interface AttentionArguments {
 }
 
 /**
- * Causal attention of grouped query heads over paged keys and values, which it extends by its own tokens: per row and
- * head, with j over the sequence's tokens up to the row's own,
+ * Causal attention of grouped query heads over paged keys and values, to which the op adds those of its tokens: per row
+ * and head, with j over the sequence's tokens up to the row's own,
  *
  * ```math
  * \begin{aligned}
@@ -71,7 +71,7 @@ export interface AttentionArguments {
  * New keys k are stored to `keyPages` and values to `valuePages`, rounded once, and read from there. Query head h takes key
  * head ⌊h / (heads / kvHeads)⌋. `rotate` turns element i < rotaryDim / 2 and element
  * i + rotaryDim / 2 by position · ropeTheta^(−2i / rotaryDim); cosines and sines are computed in float64 and rounded once,
- * so that positions of any length are exact. Token t of sequence s lies at row t mod pageTokens of page
+ * so that positions of any size are exact. Token t of sequence s lies at row t mod pageTokens of page
  * `pageTable[s, ⌊t / pageTokens⌋]`.
  *
  * A row's bits depend only on its own query, keys and values: not on threads, other sequences, the split of a prompt into
@@ -80,7 +80,7 @@ export interface AttentionArguments {
  * with a page as a slot).
  *
  * `query`, `key`, `value`, `gate` and `out` may be strided views with free token and head strides, so that query and gate
- * can be halves of one projection's heads; `out` and the pages overlap nothing.
+ * can be halves of one projection's heads; `out` and the pages must not overlap anything.
  *
  * @throws {GatedDeltaError} that names the argument: at this call if one is missing, unknown or of the wrong type; when the
  *   op is encoded if shapes, dtypes, memory or index data do not fit. Nothing is written then.

@@ -36,8 +36,8 @@ export interface CausalConv1dArguments extends RaggedArguments, KeptStateArgumen
  * where rows before the sequence's first come from its state. The new state is the last width − 1 rows of
  * (old state ‖ x), however short the sequence. Sums are float32; `out` is rounded once.
  *
- * `x` and `out` may be strided views with a free token stride; `out` overlaps nothing. Every read sees the pool as it
- * was before the op.
+ * `x` and `out` may be strided views with a free token stride; `out` must not overlap anything. Every read sees the pool
+ * as it was before the op.
  *
  * @throws {GatedDeltaError} that names the argument: at this call if one is missing, unknown or of the wrong type; when the
  *   op is encoded if shapes, dtypes, memory or index data do not fit. Nothing is written then.

@@ -21,7 +21,7 @@ export interface AddArguments {
  * ```
  *
  * All three may be strided views with free token and head strides. `out` may be `a` or `b` itself, the same elements in
- * the same layout; otherwise it overlaps neither.
+ * the same layout; otherwise it must overlap neither.
  *
  * @throws {GatedDeltaError} that names the argument: at this call if one is missing, unknown or of the wrong type; when the
  *   op is encoded if shapes, dtypes, memory or index data do not fit. Nothing is written then.
@@ -51,7 +51,7 @@ export interface SiluMulArguments {
  * ```
  *
  * All three may be strided views with free token and head strides. `out` may be `gate` or `up` itself, the same elements
- * in the same layout; otherwise it overlaps neither.
+ * in the same layout; otherwise it must overlap neither.
  *
  * @throws {GatedDeltaError} that names the argument: at this call if one is missing, unknown or of the wrong type; when the
  *   op is encoded if shapes, dtypes, memory or index data do not fit. Nothing is written then.

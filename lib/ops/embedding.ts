@@ -11,12 +11,12 @@ export interface EmbeddingArguments {
   /**
    * `[vocabulary, dim]`, any float dtype; or, with `scales`, the u32 words `[vocabulary, dim · bits / 32]` of
    * a quantised matrix; or, with one of ggml's types as `weightFormat`, its blocks as u8, `[vocabulary, bytes of a row]`; all
-   * as {@link linear} has them. Contiguous, at any byte.
+   * as in {@link linear}. Contiguous, at any byte.
    */
   readonly weight: Tensor;
   /**
-   * `[vocabulary, dim / group]`, contiguous. Given with `biases`: f32, f16 or bf16, group 32, 64 or 128. Given alone: u8 of `mxfp4` and
-   * `mxfp8`, group 32, or of `nvfp4`, group 16. @default none
+   * `[vocabulary, dim / group]`, contiguous. Given with `biases`: f32, f16 or bf16, group 32, 64 or 128. Given alone: u8, for `mxfp4` and
+   * `mxfp8` with group 32, or for `nvfp4` with group 16. @default none
    */
   readonly scales?: Tensor | undefined;
   /** Shaped as `scales`, and of its dtype. Absent if `scales` is u8. */
@@ -38,15 +38,15 @@ export interface EmbeddingArguments {
  *
  * A quantised matrix is read as {@link linear} reads it, so a tied output projection takes the same tensors.
  *
- * `out` may be a strided view with a free row stride; it overlaps nothing. The ids are read, checked and copied when the
- * op is encoded, and again each time that a plan runs.
+ * `out` may be a strided view with a free row stride; it must not overlap anything. The ids are read, checked and copied
+ * when the op is encoded, and again each time that a plan runs.
  *
- * `deviceIds` are read when the op runs, from where an op before it left them; the op checks them then. One that is out of range is
- * never followed: its row becomes zeros, all ops of the submission run, and what waits for it throws.
+ * `deviceIds` are read and checked when the op runs, where an earlier op left them. An id out of range is never followed: its row
+ * becomes zeros, all ops of the submission run, and a wait for the submission throws.
  *
  * @throws {GatedDeltaError} that names the argument: at this call if one is missing, unknown or of the wrong type; when the
  *   op is encoded if shapes, dtypes, memory or index data do not fit, or if the backend has no such kernel. Nothing is
- *   written then. {@link BoundsError}, for `deviceIds`, from what waits for the submission.
+ *   written then. {@link BoundsError}, for `deviceIds`, from a wait for the submission.
  * @example
  * device.run(embedding({ weight, scales, biases, ids: [1, 5, 5], out: hidden }));
  * device.run(embedding({ weight, scales, biases, deviceIds, out: hidden })); // deviceIds: the ids of topK, as device.tensor("id32", [3])

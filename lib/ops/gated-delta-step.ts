@@ -58,7 +58,7 @@ export interface GatedDeltaStepArguments extends RecurrenceOptions, GateTensors,
  * \end{aligned}
  * ```
  *
- * If read and write slots are equal it is one dispatch and moves each state once.
+ * If read and write slots are equal, the op is one dispatch and moves each state once.
  *
  * @throws {GatedDeltaError} that names the argument: at this call if one is missing, unknown or of the wrong type; when the
  *   op is encoded if shapes, dtypes, memory or index data do not fit. Nothing is written then.

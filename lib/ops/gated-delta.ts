@@ -12,7 +12,7 @@ export interface GatedDeltaArguments extends RecurrenceOptions, GateTensors, Rag
   readonly query: Tensor;
   /** `[tokens, keyHeads, keyDim]`, the activation dtype. */
   readonly key: Tensor;
-  /** `[tokens, valueHeads, valueDim]`, the activation dtype. valueDim is as keyDim; valueHeads a multiple of keyHeads. */
+  /** `[tokens, valueHeads, valueDim]`, the activation dtype. valueDim has keyDim's limits; valueHeads is a multiple of keyHeads. */
   readonly value: Tensor;
   /** Written: `[tokens, valueHeads, valueDim]`, the activation dtype or f32. */
   readonly out: Tensor;
@@ -30,8 +30,8 @@ export interface GatedDeltaArguments extends RecurrenceOptions, GateTensors, Rag
   readonly records?: DeltaRecords | undefined;
   /**
    * `chunked` is faster over many tokens and has its own tolerance; `auto` never chooses it. With f32 states, calls that
-   * end at multiples of 16 tokens of a sequence have the bits of one call. On the CPU a checkpoint or a snapshot changes
-   * no other bit; on Metal a chunk ends where a state is stored, and bits may change from there on.
+   * each end at a multiple of 16 tokens of a sequence give the bits of one call. Checkpoints and snapshots
+   * change no other bit. Only the CPU has this algorithm.
    * @default "auto"
    */
   readonly algorithm?: Algorithm | undefined;
@@ -54,7 +54,7 @@ export interface GatedDeltaArguments extends RecurrenceOptions, GateTensors, Rag
  * stored.
  *
  * `query`, `key`, `value` and `out` may be strided views with free token and head strides, such as parts of one packed
- * convolution output; strides and offsets are multiples of 8 elements. `out` overlaps nothing.
+ * convolution output; strides and offsets are multiples of 8 elements. `out` must not overlap anything.
  *
  * Every read sees the pool as it was before the op, so slots may be swapped, rotated or fanned out.
  *

@@ -31,8 +31,8 @@ export interface GatedRmsNormArguments {
  *
  * Arithmetic is float32; `out` is rounded once.
  *
- * `x`, `z` and `out` may be strided views with free token and head strides; `out` overlaps nothing. Rows may have
- * any length.
+ * `x`, `z` and `out` may be strided views with free token and head strides; `out` must not overlap anything. Rows may
+ * have any length.
  *
  * @throws {GatedDeltaError} that names the argument: at this call if one is missing, unknown or of the wrong type; when the
  *   op is encoded if shapes, dtypes, memory or index data do not fit. Nothing is written then.

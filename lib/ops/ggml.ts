@@ -22,7 +22,7 @@ export interface GatedDeltaNetArguments {
   readonly beta: Tensor;
   /**
    * Written: `[K, B, Hv, S, S]`, f32, contiguous. Entry j is the state after all but the last j tokens, 0 the newest;
-   * entries of j ≥ T keep what they held. @default none
+   * entries j ≥ T keep their contents. @default none
    */
   readonly snapshots?: Tensor | undefined;
   /** Written: `[B, T, Hv, S]`, f32, scaled by 1/√S. */
@@ -78,7 +78,7 @@ export interface SsmConvUpdateInplaceIdsArguments extends SsmConvUpdateArguments
 }
 
 /**
- * ggml's gated delta rule that updates its states in place: `gatedDelta` with tiled heads, the gate as a logarithm,
+ * ggml's gated delta rule, which updates its states in place: `gatedDelta` with tiled heads, the gate as a logarithm,
  * β given, no normalisation and outputs scaled by 1/√S. All arithmetic and every tensor are f32. With dim for S:
  *
  * ```math

@@ -16,8 +16,8 @@ export interface LinearArguments {
    */
   readonly weight: Tensor;
   /**
-   * `[outFeatures, inFeatures / group]`, contiguous. Given with `biases`: f32, f16 or bf16, group 32, 64 or 128. Given alone: u8 of `mxfp4` and
-   * `mxfp8`, group 32, or of `nvfp4`, group 16. @default none
+   * `[outFeatures, inFeatures / group]`, contiguous. Given with `biases`: f32, f16 or bf16, group 32, 64 or 128. Given alone: u8, for
+   * `mxfp4` and `mxfp8` with group 32, or for `nvfp4` with group 16. @default none
    */
   readonly scales?: Tensor | undefined;
   /** Shaped as `scales`, and of its dtype. Absent if `scales` is u8. */
@@ -31,7 +31,7 @@ export interface LinearArguments {
    */
   readonly activations?: ActivationForm | undefined;
   /**
-   * `matrix`: by the GPU's matrix units, for rows of a prompt; the bits are not those of `rows`. A CPU has none.
+   * `matrix` uses the GPU's matrix units, for rows of a prompt; the bits differ from those of `rows`. A CPU has no such units.
    * @default "rows"
    */
   readonly products?: Products | undefined;
@@ -46,8 +46,8 @@ export interface LinearArguments {
  *
  * The residual is optional.
  *
- * A quantised weight is MLX's affine form, as `mx.quantize` and the checkpoints of mlx-lm have it: a row is one
- * little-endian stream of unsigned numbers q of 2, 3, 4, 5, 6 or 8 bits, and
+ * A quantised weight has MLX's affine form, as in `mx.quantize` and mlx-lm's checkpoints: a row is one little-endian
+ * stream of unsigned numbers q of 2, 3, 4, 5, 6 or 8 bits, and
  *
  * ```math
  * w = q \cdot scale + bias
@@ -56,37 +56,37 @@ export interface LinearArguments {
  * as one fused multiply-add in float32. Bits and group follow from the shapes, or are given by `weightFormat`, such as
  * `affine4-g64`; inFeatures is a multiple of the group.
  *
- * `weightFormat` may also be one of MLX's micro-scaled forms, words of small floats with a scale of one byte for each group:
- * `mxfp4` (E2M1), `mxfp8` (E4M3), `nvfp4` (E2M1), where w is the float times the scale, to the bit of float32. A scale of the first two is
- * a power of two, 2^(s - 127), and 255 infinity, as in MLX (the standard has NaN); one of `nvfp4` is E4M3. There, all ones but the sign are
- * NaN.
+ * `weightFormat` may also be one of MLX's micro-scaled forms, words of small floats with a one-byte scale for each group:
+ * `mxfp4` (E2M1), `mxfp8` (E4M3), `nvfp4` (E2M1), where w is the float times the scale, to the bit of float32. A scale s of the
+ * first two is the power of two 2^(s - 127), and 255 is infinity, as in MLX (NaN in the standard). A scale of `nvfp4` is E4M3, in
+ * which all ones except for the sign is NaN.
  *
- * It may also be a type of ggml, as GGUF files have them: `q4_0`, `q4_1`, `q5_0`, `q5_1`, `q8_0`, `iq4_nl` and
+ * `weightFormat` may also be a ggml type, as in GGUF files: `q4_0`, `q4_1`, `q5_0`, `q5_1`, `q8_0`, `iq4_nl` and
  * `gguf-mxfp4` in blocks of 32 elements, `q2_k`, `q3_k`, `q4_k`, `q5_k`, `q6_k` and `iq4_xs` in blocks of 256; inFeatures is a
- * multiple of these. Each w is the float32 number that ggml's `dequantize_row_` functions give, to the bit, and a row has the
+ * multiple of the block. Each w is the float32 number that ggml's `dequantize_row_` functions give, to the bit, and a row has the
  * bits that an f32 weight of these numbers gives.
  *
- * A GPU may take subnormal numbers for zero: there, a block of `gguf-mxfp4`, `mxfp4` or `mxfp8` whose scale is below 2^-126 is zeros, as
- * are products with any scale that are.
+ * A GPU may treat subnormal numbers as zero: there, a block of `gguf-mxfp4`, `mxfp4` or `mxfp8` whose scale is below 2^-126 is zeros,
+ * and so are subnormal products with any scale.
  *
- * With `activations: "int8"`, on the CPU, each row of `x` is rounded to 8 bits if the weight is packed. A group of columns, as long as the weight's
- * own (16, 32, 64 or 128), has the scale s = max |x| / 127 and integers q = x / s, rounded to nearest even; of a weight a n + b with
- * integers n
+ * With `activations: "int8"`, on the CPU, each row of `x` is rounded to 8 bits if the weight is packed. A group of columns, as long as the
+ * weight's own (16, 32, 64 or 128), has the scale s = max |x| / 127 and integers q = x / s, rounded to nearest even; for a weight a n + b
+ * with integers n,
  *
  * ```math
  * out_{r,o} = residual_{r,o} + \sum_{g} \Big( a_{o,g} \, s_{r,g} \sum_{i \in g} q_{r,i} \, n_{o,i} + b_{o,g} \, s_{r,g} \sum_{i \in g} q_{r,i} \Big)
  * ```
  *
  * The inner sums are exact integers. The outer one goes from the first group to the last, and each of its products and sums is rounded to
- * float32; where there is a b, the product with s only after it is added to the last term, as a fused multiply-add. The residual is added last. The
+ * float32; where there is a b, the product with s and its addition to the last term are rounded once, as a fused multiply-add. The residual is added last. The
  * bits are the same for every instruction set. A row with NaN or an infinity gives NaN. Float weights and `mxfp8` are multiplied exactly.
  *
  * The order of the sum depends on inFeatures, on the form of the weight and on `products` only, so a row has the same bits in
- * any batch, and with f32 outputs the residual gives the bits of {@link add}. With `products: "matrix"` this is so if a GPU's
- * matrix units treat all places of a matrix alike, which no Mac has shown yet.
+ * any batch, and with f32 outputs the residual gives the bits of {@link add}. With `products: "matrix"` this holds if a GPU's
+ * matrix units treat all places of a matrix alike, which has not been confirmed on a Mac.
  *
  * `x`, `residual` and `out` may be strided views with a free row stride. `out` may be the residual itself, the same
- * elements in the same layout; otherwise it overlaps nothing.
+ * elements in the same layout; otherwise it must not overlap anything.
  *
  * @throws {GatedDeltaError} that names the argument: at this call if one is missing, unknown or of the wrong type; when the
  *   op is encoded if shapes, dtypes, memory or index data do not fit, or if the backend has no such kernel. Nothing is

@@ -38,7 +38,7 @@ export interface OpKind {
   readonly tensors: readonly Place[];
   readonly indices: readonly Place[];
   readonly descriptor: Descriptor;
-  /** Indices among the op's values of those that a `states` argument needs; −1 if the op has none. */
+  /** Indices, among the op's values, of those that a `states` argument needs; −1 for a value that the op lacks. */
   readonly x: number;
   readonly gateDims: number;
   readonly headMap: number;

@@ -11,7 +11,7 @@ export interface RmsNormArguments {
   readonly weight: Tensor;
   /** Written, shaped as `x`: the dtype of `x` or f32. */
   readonly out: Tensor;
-  /** Whether rows are multiplied by the weight or by 1 + weight, as Qwen3.5 stores it. @default "weight" */
+  /** Whether rows are multiplied by the weight, or by 1 + weight as in Qwen3.5. @default "weight" */
   readonly weightForm?: WeightForm | undefined;
   /** Added to the mean square. @default 1e-6 */
   readonly eps?: number | undefined;
@@ -26,8 +26,8 @@ export interface RmsNormArguments {
  *
  * Arithmetic is float32; `out` is rounded once. {@link gatedRmsNorm} has a gate.
  *
- * `x` and `out` may be strided views with free token and head strides; `out` overlaps nothing. Rows may have any
- * length; the order of a row's sum depends only on the length.
+ * `x` and `out` may be strided views with free token and head strides; `out` must not overlap anything. Rows may have
+ * any length; the order of a row's sum depends only on the length.
  *
  * @throws {GatedDeltaError} that names the argument: at this call if one is missing, unknown or of the wrong type; when the
  *   op is encoded if shapes, dtypes, memory or index data do not fit. Nothing is written then.

@@ -22,13 +22,13 @@ export interface RouteArguments {
  * \text{normalized} \quad weights_j = \frac{p_{ids_j}}{\sum_{j'} p_{ids_{j'}}}
  * ```
  *
- * Experts come in the descending order of their logits, which is that of an exact softmax: two logits that differ are not
- * tied, even if their shares round to one float32. Of equal logits, as 0 and −0 are, the lower id comes first. NaN comes
- * after all others, −∞ included, by id. In a row that has a NaN, whose largest logit is ∞, or that has nothing but −∞,
- * all weights are NaN; its ids are as said.
+ * Experts come in descending order of their logits, which is the order of an exact softmax: two logits that differ are not
+ * tied, even if their shares round to the same float32. Of equal logits, such as 0 and −0, the lower id comes first. NaN
+ * comes after all others, −∞ included, by id. If a row has a NaN, has ∞ as its largest logit, or has only −∞, all its
+ * weights are NaN; its ids still have this order.
  *
- * A row's bits depend on its own logits only. `logits` may be a strided view with a free row stride; the outputs overlap
- * nothing. Ids and weights stay on the device: {@link expertLinear} and {@link combineExperts} read them there.
+ * A row's bits depend on its own logits only. `logits` may be a strided view with a free row stride; the outputs must not
+ * overlap anything. Ids and weights stay on the device: {@link expertLinear} and {@link combineExperts} read them there.
  *
  * @throws {GatedDeltaError} that names the argument: at this call if one is missing, unknown or of the wrong type; when the
  *   op is encoded if shapes, dtypes or memory do not fit. Nothing is written then.

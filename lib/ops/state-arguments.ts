@@ -16,13 +16,13 @@ export interface CheckpointArguments {
 /** Where states are read from, and which intermediate states are kept. "slot" is the shape of one of the pool's slots. */
 export interface KeptStateArguments {
   /**
-   * Read instead of `state`: `[sourceSlots, …slot]` of its dtype, contiguous. `readSlots` then index this tensor, which
-   * overlaps nothing that is written. @default state
+   * Read instead of `state`: `[sourceSlots, …slot]`, the dtype of `state`, contiguous. `readSlots` then index this tensor,
+   * which must not overlap anything that is written. @default state
    */
   readonly source?: Tensor | undefined;
   /**
    * Written: `[K, sequences, …slot]`, the pool's dtype, contiguous. Entry j is the state after all but the last j
-   * tokens, 0 being the final one; entries of j ≥ T keep what they held.
+   * tokens, 0 being the final one; entries j ≥ T keep their contents.
    */
   readonly snapshots?: Tensor | undefined;
   /** `[sequences, K]`, row-major: the slots that these states are written to; −1 skips one. @default none */

@@ -6,25 +6,25 @@ import type { Op } from "./op.ts";
 export interface TopKArguments {
   /** `[rows, columns]`, f32, f16 or bf16; 1 … 1048576 columns. */
   readonly x: Tensor;
-  /** Written: `[rows, k]`, f32, contiguous; k is 1 … 128, and not more than there are columns. */
+  /** Written: `[rows, k]`, f32, contiguous; k is 1 … 128, at most the number of columns. */
   readonly values: Tensor;
   /** Written: `[rows, k]`, id32, contiguous. */
   readonly ids: Tensor<"id32">;
 }
 
 /**
- * The k largest elements of each row, such as a token's best logits, largest first, and the columns in which they are:
+ * The k largest elements of each row, such as a token's best logits, largest first, with their columns:
  *
  * ```math
  * values_{r,j} = x_{r,\,ids_{r,j}}, \qquad values_{r,j} \ge values_{r,j+1}
  * ```
  *
- * Of equal elements, as 0 and −0 are, the one of the lower column comes first: so the first id of a row is its argmax, and a
- * smaller k gives the first of the same elements. NaN comes before all others, by column: a row with one has it first. A value
- * is its element unchanged.
+ * Of equal elements, such as 0 and −0, the one in the lower column comes first: so the first id of a row is its argmax, and a
+ * smaller k gives the first of the same elements. NaN comes before all others, by column, so a row with a NaN has it first.
+ * A value is its element unchanged.
  *
- * `x` may be a strided view with a free row stride; the outputs overlap nothing. Results do not depend on how the work is
- * divided among threads.
+ * `x` may be a strided view with a free row stride; the outputs must not overlap anything. Results do not depend on how the
+ * work is divided among threads.
  *
  * @throws {GatedDeltaError} that names the argument: at this call if one is missing, unknown or of the wrong type; when the
  *   op is encoded if shapes, dtypes or memory do not fit. Nothing is written then.

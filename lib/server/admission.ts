@@ -1,4 +1,4 @@
-/** How many requests are answered at a time, and which wait. */
+/** Limits how many requests are answered at a time; the others wait. */
 import { Problem } from "./problem.ts";
 
 export interface AdmissionLimits {
@@ -11,7 +11,7 @@ export interface AdmissionLimits {
 export class Admission {
   readonly #limits: AdmissionLimits;
   #working = 0;
-  /** Those that wait, in the order of their arrival. */
+  /** Waiting requests, in the order of their arrival. */
   readonly #waiting = new Set<() => void>();
   #closed = false;
   #emptied: (() => void) | undefined;
@@ -20,7 +20,7 @@ export class Admission {
     this.#limits = limits;
   }
 
-  /** How many wait for their turn. */
+  /** How many requests wait for their turn. */
   get waiting(): number {
     return this.#waiting.size;
   }
@@ -36,7 +36,7 @@ export class Admission {
   /**
    * Waits for a turn.
    *
-   * @returns ends it; to be called once.
+   * @returns a function that ends the turn, to be called once.
    * @throws {Problem} if too many wait, the wait gets too long, or no more are let in; the signal's reason.
    */
   async enter(signal: AbortSignal): Promise<() => void> {
@@ -55,7 +55,7 @@ export class Admission {
     };
   }
 
-  /** Lets no more in. Resolves when all have left. */
+  /** Lets no more requests in. Resolves when all have left. */
   async close(): Promise<void> {
     this.#closed = true;
     if (this.active === 0) return;

@@ -1,7 +1,7 @@
-/** Answers as they come, and whole ones, in the form from which every API's are written. */
+/** Answers as they come, and whole answers, in the form from which those of every API are written. */
 import type { TokenLogprob } from "../model/sampling/logprobs.ts";
 
-/** A part of an answer that is certain. A call comes whole, since a text that begins like one may turn out to be none. */
+/** A part of an answer that is certain. A call comes whole, since text that begins like one may turn out not to be one. */
 export type AnswerPart =
   | { readonly type: "reasoning" | "text"; readonly text: string }
   | { readonly type: "call"; readonly index: number; readonly name: string; readonly arguments: string };
@@ -22,13 +22,13 @@ export interface AnswerEnd {
 /** Counts of tokens. */
 export interface TokenCounts {
   readonly prompt: number;
-  /** Those of the prompt that were known. */
+  /** Tokens of the prompt that were known. */
   readonly cached: number;
-  /** Those of these that were in the store. */
+  /** Known tokens that were in the store. */
   readonly restored: number;
-  /** Those of all answers. */
+  /** Tokens of all answers. */
   readonly answer: number;
-  /** Those of thoughts. */
+  /** Tokens of thoughts. */
   readonly reasoning: number;
 }
 
@@ -39,7 +39,7 @@ export type AnswerEvent =
   | { readonly type: "end"; readonly answer: number; readonly end: AnswerEnd }
   | { readonly type: "over"; readonly counts: TokenCounts };
 
-/** A whole answer. Adjacent thoughts, and adjacent texts, are one part. */
+/** A whole answer. Adjacent thoughts are one part, and so are adjacent texts. */
 export interface WholeAnswer {
   readonly parts: readonly AnswerPart[];
   readonly choices: readonly TokenChoice[];
@@ -62,7 +62,7 @@ export function callsOf(parts: readonly AnswerPart[]) {
   return parts.filter((part) => part.type === "call");
 }
 
-/** Puts the events of a request together. */
+/** Combines the events of a request. */
 export async function wholeAnswers(events: AsyncIterable<AnswerEvent>, count: number): Promise<WholeAnswers> {
   const answers = Array.from({ length: count }, () => ({ parts: [] as AnswerPart[], choices: [] as TokenChoice[], end: { reason: "length", stop: undefined } as AnswerEnd }));
   let counts: TokenCounts = { prompt: 0, cached: 0, restored: 0, answer: 0, reasoning: 0 };

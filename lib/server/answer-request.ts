@@ -1,4 +1,4 @@
-/** Requests for answers, in the one form that every API's are read into. */
+/** Requests for answers, in the one form into which those of every API are read. */
 import type { GenerateOptions } from "../model/session/session-options.ts";
 import type { ChatMessage } from "../model/text/chat-messages.ts";
 
@@ -22,7 +22,7 @@ export type Prompt = ChatPrompt | TextPrompt;
 export interface AnswerRequest {
   readonly prompt: Prompt;
   readonly options: Omit<GenerateOptions, "signal" | "onProgress">;
-  /** How many answers to the prompt. */
+  /** The number of answers to the prompt. */
   readonly answers: number;
   /** Whether an answer may have more than one call; otherwise it ends after the first. */
   readonly severalCalls: boolean;

@@ -1,4 +1,4 @@
-/** The interface of an API: how it reads bodies, and writes answers and failures. */
+/** The interface of an API: how it reads bodies and writes answers and failures. */
 import type { LanguageModel } from "../model/language-model.ts";
 import type { AnswerEvent, WholeAnswers } from "./answer-event.ts";
 import type { AnswerRequest } from "./answer-request.ts";
@@ -8,7 +8,7 @@ import type { Problem } from "./problem.ts";
 export interface Served {
   readonly model: LanguageModel;
   readonly name: string;
-  /** Seconds since 1970 at which serving began. */
+  /** When serving began, in seconds since 1970. */
   readonly since: number;
   readonly answerTokens: number;
   readonly answers: number;
@@ -19,19 +19,19 @@ export interface Asked {
   readonly request: AnswerRequest;
   /** Whether the answers are streamed. */
   readonly stream: boolean;
-  /** {@link Api.memberOf}, where it depends on the body. */
+  /** {@link Api.memberOf}, if it depends on the body. */
   readonly memberOf?: (argument: string) => string;
   /** The body of a response with whole answers. */
   whole(answers: WholeAnswers): object;
   /** The text of a stream for the next event; may be empty. Called for every event in order. */
   next(event: AnswerEvent): string;
-  /** The last text of a stream that fails, where it is not {@link FailureForm.last}. */
+  /** The last text of a stream that fails, if it is not {@link FailureForm.last}. */
   failed?(problem: Problem): string;
 }
 
 /** The form of failures, which the paths of one vendor share. */
 export interface FailureForm {
-  /** The HTTP status of a problem, where it is not {@link Problem.status}. */
+  /** The HTTP status of a problem, if it is not {@link Problem.status}. */
   status(problem: Problem): number;
   /** The body of a failed response. */
   body(problem: Problem): object;
@@ -51,7 +51,7 @@ export interface AnsweringApi extends Path {
   /**
    * Reads a body.
    *
-   * @throws {Problem} for what is wrong, or not supported.
+   * @throws {Problem} for anything wrong or not supported.
    */
   read(body: unknown, served: Served): Asked;
 }
@@ -61,7 +61,7 @@ export interface ReplyingApi extends Path {
   /**
    * The body of the response.
    *
-   * @throws {Problem} for what is wrong, or not supported.
+   * @throws {Problem} for anything wrong or not supported.
    */
   reply(body: unknown, served: Served): object;
 }

@@ -1,4 +1,4 @@
-/** All APIs, and which form the failures of a path have. */
+/** All APIs, and the form of failures for each path. */
 import { anthropicFailures } from "./anthropic/failures.ts";
 import { countTokens, messages } from "./anthropic/messages-request.ts";
 import type { Api, FailureForm } from "./api.ts";
@@ -12,7 +12,7 @@ const apis: readonly Api[] = [chatCompletions, completions, responses, messages,
 /** The APIs by their paths. */
 export const apiOf: ReadonlyMap<string, Api> = new Map(apis.map((api) => [api.path, api]));
 
-/** The form of a request's failures. Where the path is of no one vendor, a header tells Anthropic's clients. */
+/** The form of a request's failures. If the path belongs to no single vendor, a header identifies Anthropic's clients. */
 export function failuresOf(path: string, headers: { has(name: string): boolean }): FailureForm {
   return apiOf.get(path)?.failures ?? (headers.has("anthropic-version") ? anthropicFailures : openaiFailures);
 }

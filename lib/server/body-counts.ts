@@ -1,9 +1,9 @@
-/** How many messages, tools and the like a body may have. They are counted before its members are checked, which takes time for each. */
+/** How many messages, tools and so on a body may have. They are counted before its members are checked, because each check takes time. */
 import { isRecord } from "../checkpoint/json.ts";
 import type { Served } from "./api.ts";
 import { Problem } from "./problem.ts";
 
-/** Arrays of bodies that are counted together. A name ends in `[]` where each element of the array has the next member. */
+/** Arrays of bodies that are counted together. A name ends in `[]` if each element of the array has the next member. */
 export interface Counted {
   /** The elements, in the plural. */
   readonly what: string;
@@ -17,9 +17,9 @@ export const mostMessages = 16384;
 export const mostTools = 4096;
 
 /**
- * Checks how many elements a body has. There can't be more than the model has positions, because each of them becomes tokens.
+ * Checks how many elements a body has: at most as many as the model has positions, because each element becomes tokens.
  *
- * @throws {Problem} that names the array with which there are too many.
+ * @throws {Problem} that names the array that exceeds the limit.
  */
 export function expectCounts(body: unknown, { model }: Pick<Served, "model">, counted: readonly Counted[]): void {
   for (const { what, most, arrays } of counted) {

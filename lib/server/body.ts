@@ -8,7 +8,7 @@ import { Problem, clientLeft } from "./problem.ts";
  * The JSON of a body.
  *
  * @param most the most bytes.
- * @param positions those of the model, which bound the token ids of a prompt.
+ * @param positions the model's number of positions, which bounds the token ids of a prompt.
  * @throws {Problem} for a body that is too large, compressed, or not JSON, or that nests too deep, and if the client leaves.
  */
 export async function readJson(request: Request, most: number, positions: number): Promise<unknown> {
@@ -39,11 +39,11 @@ export async function readJson(request: Request, most: number, positions: number
   }
 }
 
-/** A member of a value that is wrong. */
+/** A wrong member of a value. */
 interface Issue {
   readonly path: readonly PropertyKey[];
   readonly message: string;
-  /** Those of each alternative, where there are some. */
+  /** The issues of each alternative, if there are alternatives. */
   readonly errors?: readonly (readonly Issue[])[];
 }
 
@@ -52,7 +52,7 @@ export interface BodySchema<Body> {
   safeParse(value: unknown): { readonly success: true; readonly data: Body } | { readonly success: false; readonly error: { readonly issues: readonly unknown[] } };
 }
 
-/** The innermost issue: of a text or an array, for one, the array's, if an element of it is wrong. */
+/** The innermost issue: for "a text or an array", for example, the array's issue if one of its elements is wrong. */
 function innermost({ path, message, errors = [] }: Issue): Issue {
   const inner = errors.length === 2 ? errors.filter((issues) => issues.every((issue) => issue.path.length > 0)) : [];
   if (inner.length !== 1) return { path, message };

@@ -20,12 +20,12 @@ import type { CheckedServerOptions } from "./server-schemas.ts";
 import { Prefixes } from "./store/prefixes.ts";
 
 /**
- * A handler of HTTP requests that answers with a model in the forms of other servers' APIs, so that their clients work unchanged:
+ * A handler of HTTP requests that serves a model through other servers' APIs, so that their clients work unchanged:
  * `POST /v1/chat/completions`, `/v1/completions`, `/v1/responses`, `/v1/messages` and `/v1/messages/count_tokens`, `GET /v1/models`,
  * `GET /health`, `GET /metrics`, and `GET /`, a page to chat with the model. Answers are streamed or whole.
  *
- * Members of a body that are not known are ignored. A request that asks for what is not supported, such as an image, is refused with
- * status 400. Every failure has the API's own form. When a client leaves, its answer ends.
+ * Unknown members of a body are ignored. A request for something that is not supported, such as an image, is refused with status
+ * 400. Every failure has the API's own form. When a client leaves, its answer ends.
  *
  * @example
  * const handler = createHandler(model, { cache: model.cache({ bytes: 2 ** 30 }) });
@@ -35,7 +35,7 @@ import { Prefixes } from "./store/prefixes.ts";
  *   await server.stop();
  * });
  *
- * @param model a model with a tokenizer, and a chat template where messages are to be answered. It must not be disposed before the
+ * @param model a model with a tokenizer, and with a chat template if messages are to be answered. It must not be disposed before the
  *   handler has ended its last response.
  * @throws {GatedDeltaError} that names the argument, for wrong options and a cache of another model; `UnsupportedError` for a model
  *   without a tokenizer.
@@ -69,7 +69,7 @@ export function createHandler(model: LanguageModel, options: ServerOptions = {})
   return Object.defineProperties(handle, { active: { get: () => admission.active }, drain: { value: drain } }) as ServerHandler;
 }
 
-/** Whether a value has a request's members: those of other packages are no instances of Bun's class. */
+/** Whether a value has a request's members: requests of other packages are not instances of Bun's class. */
 function isRequest(value: unknown): boolean {
   return reading("handler", "request", () => {
     const { url, method, headers, signal } = Object(value) as Partial<Request>;

@@ -11,16 +11,16 @@ export function namedEvent(value: { readonly type: string; readonly [key: string
   return `event: ${value.type}\n${dataLine(value)}`;
 }
 
-/** A comment, which clients ignore: it keeps proxies and clients waiting. */
+/** A comment, which clients ignore but which keeps proxies and clients waiting. */
 export const commentLine = ": waiting\n\n";
 
 /** Milliseconds without an event after which a comment is sent. */
 const longestSilence = 5000;
 
-/** The headers of a stream. Proxies shall not buffer it. */
+/** The headers of a stream, which tell proxies not to buffer it. */
 export const streamHeaders = { "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", "x-accel-buffering": "no" };
 
-/** A promise's value, or undefined after some milliseconds without it. */
+/** A promise's value, or undefined if it does not come within some milliseconds. */
 export async function within<T>(promise: Promise<T>, milliseconds: number): Promise<T | undefined> {
   const silence = Promise.withResolvers<undefined>();
   const timer = setTimeout(silence.resolve, milliseconds, undefined);
@@ -34,7 +34,7 @@ export async function within<T>(promise: Promise<T>, milliseconds: number): Prom
 /**
  * A body of texts that come one by one. The next one is asked for when the client has taken the last one.
  *
- * @param first what the first text will be.
+ * @param first the first text, when it comes.
  * @param leave called when the client leaves.
  */
 export function streamOf(first: Promise<IteratorResult<string, void>>, texts: AsyncIterator<string, void>, leave: () => void): ReadableStream<Uint8Array> {

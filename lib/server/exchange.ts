@@ -30,7 +30,7 @@ export interface Serving {
   readonly admission: Admission;
   readonly bodyBytes: number;
   readonly seconds: number;
-  /** Options of generations that no request names. */
+  /** Options of generations that requests do not set. */
   readonly defaults: GenerateOptions;
   /** Whether there is a page at `/`. */
   readonly page: boolean;
@@ -109,7 +109,7 @@ export class Exchange {
     throw new Problem("not-found", `there is no ${method} ${path} here`);
   }
 
-  /** Checks the method. HEAD asks for what GET does, less the body, which `Bun.serve` leaves out. */
+  /** Checks the method. HEAD asks for the same as GET without the body, which `Bun.serve` leaves out. */
   #expect(method: "GET" | "POST"): void {
     const { method: given } = this.#request;
     if (given === method || (given === "HEAD" && method === "GET")) return;
@@ -121,7 +121,7 @@ export class Exchange {
     const { signal } = this.#request;
     if (asked.memberOf !== undefined) this.#memberOf = asked.memberOf;
     const left = (): void => this.#end.abort(clientLeft());
-    // A long prompt is read, or an answer waits for its turn, without a byte on the connection. (A body has to come without such a pause.)
+    // A long prompt is read, or an answer waits for its turn, without a byte on the connection. (A body must arrive without such a pause.)
     this.#server?.timeout?.(this.#request, 0);
     if (signal.aborted) left();
     signal.addEventListener("abort", left);
@@ -139,7 +139,7 @@ export class Exchange {
     }
 
     const texts = this.#texts(api, asked, events, ended);
-    // A client that takes no more does not see the end of its answer.
+    // A client that stops reading does not see the end of its answer.
     this.#end.signal.addEventListener("abort", () => void setTimeout(() => void texts.return(), longestTaking).unref());
     const first = texts.next();
     const early = await within(first, longestSilence);
@@ -168,7 +168,7 @@ export class Exchange {
     }
   }
 
-  /** The texts of a stream. A failure is the last of them. The request ends when the client has taken them. */
+  /** The texts of a stream, of which a failure is the last. The request ends when the client has taken them. */
   async *#texts({ failures }: AnsweringApi, asked: Asked, events: AsyncIterable<AnswerEvent>, ended: () => void): AsyncGenerator<string, void, void> {
     try {
       for await (const event of events) {
@@ -220,7 +220,7 @@ export class Exchange {
     return this.#json(failures.status(problem), failures.body(problem), headers);
   }
 
-  /** Tells the log. */
+  /** Logs the request. */
   #logged(): void {
     const { method } = this.#request;
     const problem = this.#problem ?? (this.#end.signal.aborted ? (this.#end.signal.reason as Problem) : undefined);
@@ -247,12 +247,12 @@ export class Exchange {
   }
 }
 
-/** The path of a request's address. The host in it comes from the client, and may be missing or malformed. */
+/** The path of a request's address. The address's host comes from the client, and may be missing or malformed. */
 function pathOf(url: string): string {
   return URL.parse(url, "http://localhost")?.pathname ?? /^\w+:\/\/[^/]*([^?#]*)/.exec(url)?.[1] ?? "";
 }
 
-/** A generator whose first value was asked for already. */
+/** A generator whose first value was already requested. */
 async function* resumed(first: Promise<IteratorResult<string, void>>, texts: AsyncGenerator<string, void, void>): AsyncGenerator<string, void, void> {
   const { done, value } = await first;
   if (done) return;

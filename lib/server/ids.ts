@@ -1,4 +1,4 @@
-/** Identifiers as clients expect them: a prefix and letters that no other has. */
+/** An identifier as clients expect it: a prefix and unique letters. */
 export function newId(prefix: string): string {
   return `${prefix}${crypto.randomUUID().replaceAll("-", "")}`;
 }

@@ -1,25 +1,25 @@
 /**
- * How deep the JSON of a request may nest, and how many values it may have, found by a pass over its text. JavaScriptCore reads a text that
- * nests tens of thousands deep at once, but takes seconds to report where a later copy of its value overflows the stack, and a second to
- * make a million objects, or members of one.
+ * Limits how deeply the JSON of a request nests and how many values it has, by a pass over its text. JavaScriptCore reads text that nests
+ * tens of thousands of levels at once, but takes seconds to report that a later copy of its value overflows the stack, and a second to make
+ * a million objects, or members of one.
  */
 import { Problem } from "./problem.ts";
 
-/** Arrays and objects within one another, the body among them. */
+/** The most arrays and objects within one another, including the body. */
 export const mostNested = 256;
 
-/** Values of a body besides those that a prompt of token ids has. */
+/** The most values of a body, in addition to those of a prompt of token ids. */
 const mostValues = 2 ** 18;
 
 const [quote, backslash, comma, colon, openBracket, closeBracket, openBrace, closeBrace] = [...'"\\,:[]{}'].map((one) => one.charCodeAt(0)) as [number, number, number, number, number, number, number, number];
 
-/** The kind of an excess in a JSON text, and the member of its object in which it is. */
+/** The kind of an excess in a JSON text, and the member that contains it. */
 interface Excess {
   readonly of: "depth" | "values";
   readonly member: string | undefined;
 }
 
-/** The first excess of a JSON text; undefined if it has none. Texts that are not JSON have any result. */
+/** The first excess of a JSON text; undefined if it has none. The result for texts that are not JSON is arbitrary. */
 export function excessOf(text: string, most = Infinity): Excess | undefined {
   let [depth, values, member] = [0, 0, undefined as string | undefined];
   let [start, end] = [0, 0];
@@ -57,7 +57,7 @@ const nameOf = (text: string): string | undefined => (/^\w{1,64}$/.test(text) ? 
 /**
  * Checks the JSON text of a body before it is read.
  *
- * @param positions those of the model.
+ * @param positions the model's number of positions.
  * @throws {Problem} that names the member at fault.
  */
 export function expectModest(text: string, positions: number): void {

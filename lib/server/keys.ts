@@ -2,10 +2,10 @@
 import { createHash } from "node:crypto";
 import { Problem } from "./problem.ts";
 
-/** Keys are compared by their hashes, so that the time of a comparison says nothing of a key. */
+/** Keys are compared by their hashes, so that the time of a comparison reveals nothing about a key. */
 const hash = (text: string): string => createHash("sha256").update(text).digest("hex");
 
-/** Tells a request's salt by its key. */
+/** Finds a request's salt by its key. */
 export class Keys {
   /** Salts by the hashes of keys; undefined if no key is needed. */
   readonly #salts: ReadonlyMap<string, string> | undefined;
@@ -17,9 +17,9 @@ export class Keys {
   }
 
   /**
-   * The salt of a request. Clients that have a setting for each header may send two keys: the first one that is known counts.
+   * The salt of a request. Clients that have a setting for each header may send two keys: the first known one counts.
    *
-   * @throws {Problem} for a request without a key, or without one that there is.
+   * @throws {Problem} for a request without a key or without a known one.
    */
   saltOf(headers: { get(name: string): string | null }): string {
     if (this.#salts === undefined) return "";

@@ -1,12 +1,12 @@
 /** The members of bodies, by the arguments of a session's functions that they become. */
 
-/** Of every API. */
+/** The members of every API. */
 const common = { variables: "chat_template_kwargs" };
 
 /**
  * The member of a body that an argument comes from: the argument's name with underscores, unless it has another one.
  *
- * @param names the members of other names, by the argument; `[]` stands for a place in an array.
+ * @param names members with other names, by the argument; `[]` stands for a place in an array.
  */
 export function membersOf(names: Readonly<Record<string, string>>): (argument: string) => string {
   const others = Object.entries({ ...common, ...names });

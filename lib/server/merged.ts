@@ -1,4 +1,4 @@
-/** The values of several generators, in the order in which they come. Leaving it, or a failure of one, ends all. */
+/** The values of several generators, in the order in which they come. Leaving this generator, or a failure of one, ends all. */
 export async function* merged<T>(generators: readonly AsyncGenerator<T, void, void>[]): AsyncGenerator<T, void, void> {
   if (generators.length === 1) return yield* generators[0]!;
   const next = (one: AsyncGenerator<T, void, void>) => one.next().then((result) => ({ one, result }));

@@ -1,4 +1,4 @@
-/** The meters of a server: vLLM's, by the names that routers read, and its own. */
+/** The meters of a server: vLLM's, under the names that routers read, and its own. */
 import type * as Prometheus from "prom-client";
 import type { LanguageModel } from "../model/language-model.ts";
 import { cacheParts } from "../model/session/prefix-cache.ts";
@@ -12,7 +12,7 @@ export interface Metered {
   readonly name: string;
   readonly cache: SessionCache | undefined;
   readonly admission: Admission;
-  /** Those of the store, if there is one. */
+  /** The figures of the store, if there is one. */
   readonly figures: StoreFigures | undefined;
 }
 
@@ -82,7 +82,7 @@ export function metersOf({ Registry, Gauge, Counter, Histogram }: typeof Prometh
   };
 }
 
-/** The share of the model's memory that sessions hold. The cache gives its own back. */
+/** The share of the model's memory that sessions hold. The cache's memory does not count, since it can be freed. */
 function usage({ states, freeStates, pages, freePages }: LanguageModel, cache: SessionCache | undefined): number {
   const held = (cache === undefined ? undefined : cacheParts(cache)?.scheduler.room.held) ?? { states: states - freeStates, pages: pages - freePages };
   return Math.max(held.states / states, pages === 0 ? 0 : held.pages / pages);

@@ -1,4 +1,4 @@
-/** The figures of `GET /metrics`, in Prometheus' text form, by the package prom-client, which is loaded when a request has ended. */
+/** The figures of `GET /metrics`, in Prometheus' text form, from the package prom-client, which is loaded when a request has ended. */
 import type * as Prometheus from "prom-client";
 import { optionalPackage } from "../native/optional-package.ts";
 import { UnsupportedError } from "../errors.ts";
@@ -8,10 +8,10 @@ import type { Meters, Metered } from "./meters.ts";
 import { Problem } from "./problem.ts";
 import type { RequestLog } from "./server-options.ts";
 
-/** Requests that end while the package is loaded. */
+/** The most requests that are kept while the package is loaded. */
 const mostEarly = 10_000;
 
-/** Paths that are told apart. Clients choose the others. */
+/** Paths that are counted separately. Clients choose the others. */
 const routes: ReadonlySet<string> = new Set([...apiOf.keys(), "/v1/models", "/health", "/metrics"]);
 
 export class Metrics {
@@ -19,7 +19,7 @@ export class Metrics {
   #early: RequestLog[] = [];
   #loading: Promise<Meters> | undefined;
   #meters: Meters | undefined;
-  /** Whether the package is not there. */
+  /** Whether the package is missing. */
   #missing = false;
 
   constructor(of: Metered) {
@@ -53,7 +53,7 @@ export class Metrics {
 
   #load(): Promise<Meters> {
     this.#loading ??= this.#loaded().catch((error: unknown) => {
-      // It may be installed before the next request for the page.
+      // The package may be installed before the next request for the page.
       this.#loading = undefined;
       this.#missing = true;
       this.#early = [];

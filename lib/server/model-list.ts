@@ -1,4 +1,4 @@
-/** The list of models, in a form that has the members of OpenAI's and of Anthropic's. */
+/** The list of models, in a form with the members of OpenAI's list and Anthropic's. */
 import { longestOf } from "../model/session/capacity.ts";
 import type { Served } from "./api.ts";
 import { Problem } from "./problem.ts";
@@ -25,14 +25,14 @@ export function modelList(served: Served): object {
  * One model.
  *
  * @param name as it is in an address.
- * @throws {Problem} for the name of another.
+ * @throws {Problem} for another model's name.
  */
 export function modelNamed(served: Served, name: string): object {
   if (name === served.name || decoded(name) === served.name) return described(served);
   throw new Problem("not-found", `there is no model ${JSON.stringify(name)} here, but ${JSON.stringify(served.name)}`, { member: "model" });
 }
 
-/** A name without the escapes of an address, of which there are several for one name. */
+/** A name without URL escapes, which can write one name in several ways. */
 function decoded(name: string): string | undefined {
   try {
     return decodeURIComponent(name);

@@ -3,7 +3,7 @@ import type { AnswerPiece } from "../model/text/formats/answer-piece.ts";
 import type { AnswerPart } from "./answer-event.ts";
 
 export class PartReader {
-  /** The arguments so far of calls that have not ended, by their number in the model's answer. */
+  /** The arguments so far of calls that have not ended, by the number of the call in the model's answer. */
   readonly #open = new Map<number, string>();
   /** How many calls were complete. */
   calls = 0;

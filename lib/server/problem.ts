@@ -21,7 +21,7 @@ export const statusOf = {
 /** The kind of a failure. */
 export type ProblemKind = keyof typeof statusOf;
 
-/** Members of a problem besides its text. */
+/** Members of a problem in addition to its text. */
 interface ProblemDetails {
   /** The member of the body at fault. */
   readonly member?: string | undefined;
@@ -29,7 +29,7 @@ interface ProblemDetails {
   readonly retryAfter?: number | undefined;
   /** Further headers of the response. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
-  /** The reason for the client's code, in Anthropic's form. */
+  /** The reason, for the client's code, in Anthropic's form. */
   readonly details?: object | undefined;
   readonly cause?: unknown;
 }
@@ -57,19 +57,19 @@ export class Problem extends Error {
   }
 }
 
-/** A member of the body that asks for something that there is none of here. */
+/** The problem of a body's member that asks for a feature that is not available. */
 export function unsupported(member: string, message: string): Problem {
   return new Problem("unsupported", `${member}: ${message}`, { member });
 }
 
-/** The reason with which a request ends whose client leaves. */
+/** The reason with which a request ends when its client leaves. */
 export function clientLeft(): Problem {
   return new Problem("left", "the client has left");
 }
 
 const callers: ReadonlySet<string> = new Set(["invalid-argument", "range", "shape", "unsupported"]);
 
-/** Calls that read the request's own messages: their limits of work are the client's matter. */
+/** Calls that read the request's own messages: exceeding their work limits is the client's fault. */
 const readers: ReadonlySet<string | undefined> = new Set(["chat", "session.chat", "session.append", "tokenizer.encode"]);
 
 /** Whether an error is about the model's own numbers: no member of a body gives them. */
@@ -77,7 +77,7 @@ function isOfModel({ op, argument = "" }: GatedDeltaError): boolean {
   return op === "sample" && /^logits\b/.test(argument);
 }
 
-/** An error about an argument, as one about the member of the body that gave it. */
+/** An error about an argument, as a problem of the body's member that gave it. */
 function aboutMember(error: GatedDeltaError, memberOf: (argument: string) => string): Problem {
   const text = error.op === undefined ? error.message : error.message.slice(`${error.op}: `.length);
   const { argument } = error;
@@ -89,7 +89,7 @@ function aboutMember(error: GatedDeltaError, memberOf: (argument: string) => str
 }
 
 /**
- * Any failure as a problem. Those that are not the client's fault say nothing of the server.
+ * Any failure as a problem. Failures that are not the client's fault reveal nothing about the server.
  *
  * @param memberOf the member of a body that an argument of the model's functions comes from.
  */

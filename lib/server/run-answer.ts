@@ -22,14 +22,14 @@ export interface RunContext {
   readonly model: LanguageModel;
   readonly cache: SessionCache | undefined;
   readonly salt: string;
-  /** The prefixes that servers share, if they do. */
+  /** The prefixes that servers share, if any. */
   readonly prefixes: Prefixes | undefined;
   readonly signal: AbortSignal;
 }
 
 /**
- * Adds the tokens of a prompt to a session. In messages the texts of control tokens stay text: one must not pass for another's. A text to be
- * continued is the client's own, control tokens included.
+ * Adds the tokens of a prompt to a session. In messages the texts of control tokens stay text, so that no message passes for another
+ * speaker's. A text to be continued is the client's own, including control tokens.
  *
  * @throws {GatedDeltaError} for messages that the chat template refuses; {@link Problem} for more tokens than `most`.
  */
@@ -55,7 +55,7 @@ export function tokensOf(model: LanguageModel, prompt: Prompt): number {
 }
 
 /**
- * The answers to a request, as they come. The prompt is read once. Leaving the generator ends them.
+ * The answers to a request, as they come. The prompt is read once. Leaving the generator ends the answers.
  *
  * @throws {Problem} for a prompt that leaves no room for an answer; {@link GatedDeltaError} as a session's `chat` and `generate`; the
  *   signal's reason.
@@ -63,16 +63,16 @@ export function tokensOf(model: LanguageModel, prompt: Prompt): number {
 export async function* answerEvents(request: AnswerRequest, { model, cache, salt, prefixes, signal }: RunContext): AsyncGenerator<AnswerEvent, void, void> {
   using all = new DisposableStack();
   const most = longestOf(model);
-  // A prompt that is a bit too long is told how long it is.
+  // The error for a prompt that is slightly too long gives its length.
   const session = all.use(prompted(model.session({ cache, salt }), request.prompt, Math.min(2 * most, model.config.maxPositions)));
   const room = most - session.length;
   if (room < 1) throw new Problem("too-long", `the prompt is too long: it has ${session.length} tokens, and there is room for at most ${most - 1}, and an answer`);
   const { maxTokens = Infinity, minTokens = 0, seed = anySeed() } = request.options;
-  // A model without thoughts keeps to any number of them.
+  // A model without thoughts keeps any limit on them.
   const thinks = "messages" in request.prompt && model.text.template.format().reasoning !== undefined;
   const maxReasoningTokens = thinks ? request.options.maxReasoningTokens : undefined;
   const options = { ...request.options, maxReasoningTokens, maxTokens: Math.min(maxTokens, room), minTokens: Math.min(minTokens, maxTokens, room), signal };
-  // Wrong options would be found later otherwise: once the store was asked, or the prompt read.
+  // Otherwise wrong options would be found later, after asking the store or reading the prompt.
   if (request.answers > 1 || prefixes !== undefined) await expectOptions(session, options);
   const restored = prefixes === undefined ? 0 : await unlessAborted(prefixes.restore(session, salt), signal);
   let sessions = [session];
@@ -106,7 +106,7 @@ export async function* answerEvents(request: AnswerRequest, { model, cache, salt
  * @throws {GatedDeltaError} as a session's `generate`.
  */
 async function expectOptions(session: Session, options: GenerateOptions): Promise<void> {
-  // A generation checks its options before it looks at its signal.
+  // A generation checks its options before its signal.
   const aborted = AbortSignal.abort();
   try {
     await session.generate({ ...options, signal: aborted }).next();
@@ -154,12 +154,12 @@ async function* answerOf(
   }
 }
 
-/** A piece's token with its probability, unless it ends the answer and is no part of it. */
+/** A piece's token with its probability, unless it ends the answer and is not part of it. */
 function choiceOf({ token, end, logprob, topLogprobs = [] }: Piece): TokenChoice | undefined {
   return logprob === undefined || token < 0 || end === "token" ? undefined : { token, logprob, top: topLogprobs };
 }
 
-/** The stop string at which an answer ended: the one that is complete first, and the longest of those. */
+/** The stop string at which an answer ended: the one that is completed first, of several the longest. */
 function stopIn({ model, tokens }: Session, start: number, stops: readonly string[]): string | undefined {
   const text = model.text.tokenizer.decode(tokens.subarray(start));
   const ends = stops.flatMap((stop) => (text.includes(stop) ? [{ stop, at: text.indexOf(stop) + stop.length }] : []));

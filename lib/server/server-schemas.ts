@@ -28,7 +28,7 @@ export const serverOptions = options<ServerOptions>()(({ z, callback, choice, fl
   const keys = "an array of keys, or an object of their salts";
   const secret = "a text or a Uint8Array of at least 32 bytes";
   return {
-    // Whether it is one, and of this model, is for the model's sessions to know.
+    // The model's sessions check whether it is a cache of this model.
     cache: z.custom<SessionCache>(() => true).optional(),
     store: z.custom<SessionStore>(isStore, "a store, as openStore gives").optional(),
     secret: z.union([z.string(secret), z.instanceof(Uint8Array)], secret).refine((given) => Buffer.byteLength(given) >= 32, secret).optional(),

@@ -1,7 +1,7 @@
-/** Messages of the system, as far as a chat template takes them. */
+/** System messages, as far as a chat template takes them. */
 import type { ChatMessage, ChatTemplate } from "../model/text/chat-template.ts";
 
-/** The system's messages in a conversation: joined at the beginning, and later ones as the template takes them. */
+/** A conversation's system messages: joined at the beginning, later ones as the template takes them. */
 export function withSystem(messages: readonly ChatMessage[], template: ChatTemplate): ChatMessage[] {
   const found = messages.findIndex(({ role }) => role !== "system");
   const count = found < 0 ? messages.length : found;
@@ -12,12 +12,12 @@ export function withSystem(messages: readonly ChatMessage[], template: ChatTempl
   return [...leading, ...rest.map((message) => (message.role === "system" ? reminder(message) : message))];
 }
 
-/** A later message of the system as one of the user, in the tags that agents use for it themselves. */
+/** A later system message as a user's message, in the tags that agents themselves use for it. */
 function reminder({ content }: ChatMessage): ChatMessage {
   return { role: "user", content: `<system-reminder>\n${content as string}\n</system-reminder>` };
 }
 
-/** Whether templates write a message of the system that is not the first one: many refuse it. */
+/** Whether templates write a system message that is not the first message: many refuse it. */
 const takes = new WeakMap<ChatTemplate, boolean>();
 
 function takesLater(template: ChatTemplate): boolean {

@@ -1,15 +1,15 @@
 /**
- * Whether a state's slot holds what its steps computed. A failed submission leaves the slots that it should have written
- * undefined, and so does every later pass that reads them.
+ * Whether a state's slot holds the result of its steps. A failed submission leaves the slots that it should have written
+ * undefined, and so does every later pass that reads those slots.
  */
 
 /** The content of one slot, shared by the states that were forked from one another. */
 export interface Content {
-  /** The reason that it is lost; undefined if it is not, or if that is not known yet. */
+  /** Why the content is lost; undefined if it is not, or if that is not known yet. */
   failure: Error | undefined;
-  /** The content that its pass read, while the outcome of the pass is unknown. */
+  /** The content that the pass read, while the outcome of the pass is unknown. */
   source: Content | undefined;
-  /** The outcome that it depends on. */
+  /** The outcome that the content depends on. */
   waitsFor: Outcome | undefined;
 }
 
@@ -23,13 +23,13 @@ export function lostContent(failure: Error): Content {
   return { failure, source: undefined, waitsFor: undefined };
 }
 
-/** The outcome of the submissions of one pass, for everything that it wrote. */
+/** The outcome of one pass's submissions, for everything that the pass wrote. */
 export class Outcome {
   #failure: Error | undefined;
   #waiting = 0;
   readonly #contents: Content[] = [];
 
-  /** The failure of one of its submissions, if any is known. */
+  /** The failure of one of the submissions, if any is known. */
   get failure(): Error | undefined {
     return this.#failure;
   }

@@ -8,7 +8,7 @@ import type { LayerUse, Participant } from "../ops/recorder.ts";
 import { Outcome } from "./content.ts";
 
 const none = 0;
-/** Its op is encoded and not committed yet. */
+/** The op is encoded but not committed yet. */
 const encoded = 1;
 const written = 2;
 
@@ -41,7 +41,7 @@ export class Coverage implements Participant {
     return this.#ran;
   }
 
-  /** Whether ops of the pass are encoded and not committed. */
+  /** Whether ops of the pass are encoded but not committed. */
   get pending(): boolean {
     return this.#open;
   }
@@ -71,7 +71,7 @@ export class Coverage implements Participant {
     for (const kind of kinds) this.#marks[this.#index(op, layer, kind)] = encoded;
   }
 
-  /** Records an op that writes a layer's state again: one of a draft's commit. */
+  /** Records an op of a draft's commit, which writes a layer's state again. */
   encodeMore(): void {
     this.#open = true;
   }
@@ -99,7 +99,7 @@ export class Coverage implements Participant {
     }
   }
 
-  /** Throws if a submission must complete the pass and does not with the states of `upcoming`. */
+  /** Throws if a submission must complete the pass but does not, even with the states of `upcoming`. */
   expectWhole(op: string, upcoming: readonly LayerUse[]): void {
     if (this.#whole) this.expectComplete(op, false, upcoming);
   }

@@ -1,4 +1,4 @@
-/** Drafts of several states that one pass verifies. Each ends on its own, but a layer's ops take all of them at once. */
+/** Drafts of several states that one pass verifies. Each draft ends on its own, but a layer's ops take all of them at once. */
 import { GatedDeltaError } from "../errors.ts";
 import { LayerStates, admit, bind, encoded } from "../ops/layer-states.ts";
 import type { BoundStates, StateUse } from "../ops/layer-states.ts";
@@ -92,7 +92,7 @@ class GroupLayer extends LayerStates {
     if (conv && use.x !== convInput) {
       throw new GatedDeltaError("invalid-argument", { op: use.op, argument: "x", expected: "the group's convInput", received: "another tensor" });
     }
-    // Each draft keeps the records for its commit, in its rows of those that the op writes.
+    // Each draft keeps its own rows of the records that the op writes, for its commit.
     const bound = this.#layers.map((states, i) => states[bind](conv ? { ...use, x: this.#drafts[i]!.convInput(layer) } : use));
     const { state, convState } = bound[0]!;
     return {

@@ -1,4 +1,4 @@
-/** The `states` of a draft's layers, for the ops that verify its tokens and for those that commit accepted ones. */
+/** The `states` of a draft's layers, for the ops that verify its tokens and the ops that commit the accepted ones. */
 import { GatedDeltaError } from "../errors.ts";
 import { admit, bind, encoded } from "../ops/layer-states.ts";
 import type { BoundStates, StateUse } from "../ops/layer-states.ts";

@@ -1,6 +1,6 @@
 /**
  * Memory for the records of drafts, allocated once for a number of tokens and shared by all open drafts. The rows of a draft
- * are consecutive, and so are those of all drafts that one pass verifies.
+ * are consecutive, and so are the rows of all drafts that one pass verifies.
  */
 import type { DeltaRecords } from "../ops/recurrence-arguments.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
@@ -9,9 +9,9 @@ import type { StatePool } from "./state-pool.ts";
 
 /** Sizes of {@link DraftMemory}. */
 export interface DraftMemoryOptions {
-  /** The most tokens of all open drafts. */
+  /** The most tokens that all open drafts can have together. */
   readonly rows: number;
-  /** The activation dtype, that of the convolution's input. */
+  /** The activation dtype, which is the dtype of the convolution's input. */
   readonly dtype: FloatDType;
   /** Whether the gates are per key dimension. */
   readonly perKey: boolean;

@@ -25,8 +25,8 @@ import type { StatePool } from "./state-pool.ts";
 /** Options of {@link StatePool.draft}. */
 export interface DraftOptions {
   /**
-   * The records for the commit. `deltas`: (δ, key, decay) of each token, about 1 KB a token and head; the commit applies the
-   * accepted ones. `snapshots`: the state after each token, in a slot of its own; the commit chooses one.
+   * The records for the commit. `deltas`: (δ, key, decay) of each token, about 1 KB per token and head; the commit applies
+   * those of accepted tokens. `snapshots`: the state after each token, in a slot of its own; the commit chooses one.
    * @default "deltas"
    */
   readonly records?: "deltas" | "snapshots" | undefined;
@@ -47,10 +47,10 @@ export let isDraft: (value: unknown) => value is Draft;
 
 /**
  * One forward pass that verifies drafted tokens. It writes no state: give each layer's ops `states: draft.layer(i)`,
- * {@link run} them, then {@link commit} the number of accepted tokens of each sequence. The states, those of the convolution
- * included, are then as after the same number of single steps; with f32 states, bit for bit.
+ * {@link run} them, then {@link commit} the number of accepted tokens of each sequence. The states, including those of the
+ * convolution, are then the same as after that number of single steps; with f32 states, bit for bit.
  *
- * The record of the convolution is its input, so `x` must be {@link convInput}. Disposal (`using`) undoes an open draft.
+ * The convolution's record is its input, so `x` must be {@link convInput}. Disposal (`using`) undoes an open draft.
  */
 export class Draft implements Disposable {
   /** The states, in the order of the sequences. */
@@ -93,12 +93,12 @@ export class Draft implements Disposable {
     isDraft = (value): value is Draft => typeof value === "object" && value !== null && #pass in value;
   }
 
-  /** The pool whose states these are. */
+  /** The pool of the states. */
   get pool(): StatePool {
     return this.#pass.pool;
   }
 
-  /** Whether it has not ended yet. */
+  /** Whether the draft has not ended yet. */
   get open(): boolean {
     return isOpen(this.#pass);
   }
@@ -144,7 +144,7 @@ export class Draft implements Disposable {
    *
    * @param build returns the ops of all layers in order; its argument is this draft.
    * @returns the submission's ticket.
-   * @throws {GatedDeltaError} of code `state` if a layer is missing (the error names layer and kind); nothing has run then.
+   * @throws {GatedDeltaError} of code `state` if a layer is missing (the error names the layer and kind); nothing has run then.
    */
   run(build: (draft: Draft) => readonly Op[]): number {
     const op = "draft.run";
@@ -161,7 +161,7 @@ export class Draft implements Disposable {
    *
    * @param accepted one number for each sequence, 0..T.
    * @returns the ticket of the device's last submission.
-   * @throws {GatedDeltaError} for other numbers, if a layer was not verified (the error names layer and kind), or if the
+   * @throws {GatedDeltaError} for other numbers, if a layer was not verified (the error names the layer and kind), or if the
    *   verifying work has failed. The draft stays open.
    */
   commit(accepted: Indices): number {
@@ -192,7 +192,7 @@ export class Draft implements Disposable {
   /**
    * Undoes the draft: every state is unchanged.
    *
-   * @throws {GatedDeltaError} of code `state` if ops of it are encoded and not committed; the draft stays open.
+   * @throws {GatedDeltaError} of code `state` if ops of the draft are encoded but not committed; the draft stays open.
    */
   abort(): void {
     const op = "draft.abort";
@@ -208,7 +208,7 @@ export class Draft implements Disposable {
     this.#releaseHandles();
   }
 
-  /** Applies the accepted tokens to the states, in all layers as one submission. */
+  /** Applies the accepted tokens to the states of all layers, as one submission. */
   #runCommits(counts: readonly number[], writeSlots: Int32Array): void {
     const { pool, starts } = this.#pass;
     const kinds: readonly StateKind[] = kindsOf(pool.shape);

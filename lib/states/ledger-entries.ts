@@ -4,9 +4,9 @@ import type { Content } from "./content.ts";
 
 /** A logical state. Only the ledger changes its fields. */
 export interface Holder {
-  /** The slot of its content, assigned even before it has any. */
+  /** The slot for the content, assigned even before there is any. */
   slot: number;
-  /** Whether no step has written it yet: it reads as zeros, whatever its slot holds. */
+  /** Whether no step has written the state yet: it reads as zeros, whatever its slot holds. */
   fresh: boolean;
   /** Whether its slot holds the computed state. */
   content: Content;
@@ -52,7 +52,7 @@ export interface LedgerTrial {
 export interface SlotLead {
   readonly holder: Holder;
   readonly from: number;
-  /** It holds nothing, and is not taken until the holder moves there. */
+  /** This slot holds nothing, and is not taken until the holder moves there. */
   readonly to: number;
   /** The content that is read. */
   readonly content: Content;
@@ -77,7 +77,7 @@ export function expectUsable(op: string, holder: Holder, argument?: string): voi
   throw new GatedDeltaError("state", { op, argument, message, cause: failure });
 }
 
-/** {@link expectUsable} for the holder at `i` of a pass, which has those before it already. */
+/** {@link expectUsable} for the holder at `i` of a pass, which already has the holders before it. */
 export function expectNext(op: string, holders: readonly Holder[], i: number): void {
   const holder = holders[i]!;
   const argument = `handles[${i}]`;

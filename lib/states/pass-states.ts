@@ -1,4 +1,4 @@
-/** Common to steps and drafts: one pass over some states of a pool, and the `states` of its layers. */
+/** The common part of steps and drafts: one pass over some states of a pool, and the `states` of its layers. */
 import { types } from "node:util";
 import { invalid, largestIndex } from "../arguments/checks.ts";
 import { asArray } from "../arguments/reading.ts";
@@ -72,8 +72,8 @@ export abstract class PassLayer extends LayerStates {
 }
 
 /**
- * Undoes an open pass; never throws. Ops of it that are encoded can no longer be committed, and states that its work has
- * overwritten in place become invalid.
+ * Undoes an open pass; never throws. Its encoded ops can no longer be committed, and states that its work has overwritten
+ * in place become invalid.
  */
 export function undo({ entry, ledger, coverage, name }: StatePass): void {
   coverage.refuseCommit();
@@ -82,7 +82,7 @@ export function undo({ entry, ledger, coverage, name }: StatePass): void {
   ledger.undo(entry, overwrites ? new GatedDeltaError("state", { message: "its step was undone after its work had run" }) : undefined);
 }
 
-/** Throws if ops of the pass are encoded and not committed. */
+/** Throws if ops of the pass are encoded but not committed. */
 export function expectNothingEncoded(op: string, { name, coverage }: StatePass): void {
   if (!coverage.pending) return;
   const message = `ops of this ${name} are encoded and not committed: call device.discard() first`;

@@ -7,13 +7,13 @@ import type { FloatDType } from "../tensor/dtype.ts";
 
 /** Options of {@link StatePool.create}. */
 export interface StatePoolOptions {
-  /** The most states at a time. Forks count like any other. */
+  /** The most states at a time. Forks count like other states. */
   readonly slots: number;
-  /** Gated DeltaNet layers of the model. */
+  /** Number of Gated DeltaNet layers in the model. */
   readonly layers: number;
-  /** Query and key heads. */
+  /** Number of query and key heads. */
   readonly keyHeads: number;
-  /** Value heads, a multiple of `keyHeads`. */
+  /** Number of value heads, a multiple of `keyHeads`. */
   readonly valueHeads: number;
   /** Elements of a query or key head: a multiple of 8 in 8..256. */
   readonly keyDim: number;
@@ -37,13 +37,13 @@ export interface StatePoolOptions {
 /** Options of {@link StatePool.step}. */
 export interface StepOptions {
   /**
-   * Overwrite no state, so that {@link PoolStep.abort} can undo work that has run. Takes a free slot for each handle until the
-   * step is done. @default false
+   * Whether to overwrite no state, so that {@link PoolStep.abort} can undo work that has run. The step then takes a free slot
+   * for each handle until it is done. @default false
    */
   readonly undoable?: boolean | undefined;
   /**
-   * For each handle, the numbers of its tokens in this pass after which its state is kept: 0..T, in any order. Each takes a
-   * free slot. After {@link PoolStep.done} the states are {@link PoolStep.saved}.
+   * For each handle, the numbers of its tokens in this pass after which its state is kept: 0..T, in any order. Each state
+   * takes a free slot. After {@link PoolStep.done} the states are {@link PoolStep.saved}.
    */
   readonly checkpoints?: readonly (readonly number[])[] | undefined;
 }

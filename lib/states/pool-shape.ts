@@ -5,17 +5,17 @@ export type { StateKind };
 
 /** The sizes and dtypes of a pool's states. Pools of the same shape can exchange states. */
 export interface PoolShape {
-  /** Gated DeltaNet layers of the model. */
+  /** Number of Gated DeltaNet layers in the model. */
   readonly layers: number;
-  /** Query and key heads. */
+  /** Number of query and key heads. */
   readonly keyHeads: number;
-  /** Value heads, a multiple of the key heads. */
+  /** Number of value heads, a multiple of `keyHeads`. */
   readonly valueHeads: number;
   /** Elements of a query or key head. */
   readonly keyDim: number;
   /** Elements of a value head. */
   readonly valueDim: number;
-  /** Whether it holds convolution states. */
+  /** Whether the pool holds convolution states. */
   readonly conv: boolean;
   /** Taps of the convolution, 2..9; 0 if the pool holds no convolution states. */
   readonly convWidth: number;

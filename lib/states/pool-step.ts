@@ -94,12 +94,12 @@ export class PoolStep implements Disposable {
     };
   }
 
-  /** The pool whose states these are. */
+  /** The pool of the states. */
   get pool(): StatePool {
     return this.#pass.pool;
   }
 
-  /** Whether it has not ended yet. */
+  /** Whether the step has not ended yet. */
   get open(): boolean {
     return isOpen(this.#pass);
   }
@@ -114,7 +114,7 @@ export class PoolStep implements Disposable {
     return this.#pass.writeSlots.slice();
   }
 
-  /** Where checkpoints are written, undefined if there are none; a copy, for kernels of other libraries. */
+  /** The slots for checkpoints, undefined if there are none; a copy, for kernels of other libraries. */
   get checkpoints(): Checkpoints | undefined {
     const { checkpoints } = this.#pass;
     if (checkpoints === undefined) return undefined;
@@ -138,7 +138,7 @@ export class PoolStep implements Disposable {
    * Records that a kernel of another library has written a layer's states of one kind: the final ones to
    * {@link writeSlots}, and the checkpoints to the slots of {@link checkpoints}.
    *
-   * @throws {GatedDeltaError} of code `state` if they were written before.
+   * @throws {GatedDeltaError} of code `state` if they have already been written.
    */
   wrote(layer: number, kind: StateKind): void {
     const op = "step.wrote";
@@ -153,7 +153,7 @@ export class PoolStep implements Disposable {
    * Makes the written states the content of the handles. The ops must have been committed but need not have finished: later
    * ops on the device run after them.
    *
-   * @throws {GatedDeltaError} of code `state` if a layer was not written (the error names layer and kind), and in the
+   * @throws {GatedDeltaError} of code `state` if a layer was not written (the error names the layer and kind), and in the
    *   callback of `pool.run`, which ends its step itself. The step stays open.
    */
   done(): void {
@@ -163,7 +163,7 @@ export class PoolStep implements Disposable {
   }
 
   /**
-   * The states at the checkpoints, for each handle in the order in which its positions were given. The caller frees them.
+   * The states at the checkpoints: for each handle, in the order of its given positions. The caller frees them.
    *
    * @throws {GatedDeltaError} of code `state` before {@link done}.
    */
@@ -175,9 +175,9 @@ export class PoolStep implements Disposable {
   /**
    * Undoes the step: every state is unchanged.
    *
-   * @throws {GatedDeltaError} of code `state` if ops of it are encoded and not committed (call `device.discard()` first), if
-   *   its work has run and overwrites states in place (call {@link done}, or open such steps with `undoable`), and in the
-   *   callback of `pool.run`. The step stays open.
+   * @throws {GatedDeltaError} of code `state` if ops of the step are encoded but not committed (call `device.discard()`
+   *   first), if its work has run and overwrites states in place (call {@link done}, or open such steps with `undoable`),
+   *   and in the callback of `pool.run`. The step stays open.
    */
   abort(): void {
     const op = "step.abort";

@@ -21,7 +21,7 @@ export interface PrefixCacheOptions {
 export interface PrefixHit {
   /** The state after the first `length` tokens: a fork, which the caller steps and frees. */
   readonly state: StateHandle;
-  /** Number of tokens that it covers. */
+  /** Number of tokens that the state covers. */
   readonly length: number;
 }
 
@@ -31,8 +31,8 @@ export interface PrefixHit {
  * checkpoints of a prefill and the end of each turn.
  *
  * Entries are found by comparing tokens, never by a hash alone. Above the budget the least recently used entry is evicted.
- * If the pool needs slots, entries are evicted in the same order, except those whose eviction would free no slot because an
- * open step still needs it.
+ * If the pool needs slots, entries are evicted in the same order, except those that would free no slot because an open step
+ * still needs it.
  *
  * @example
  * using cache = new PrefixCache(pool, { bytes: 2 ** 30 });
@@ -88,11 +88,11 @@ export class PrefixCache implements Disposable {
   }
 
   /**
-   * Keeps a fork of a state under the tokens that led to it; the caller keeps the handle. If there is an entry of these
-   * tokens, it stays and counts as used.
+   * Keeps a fork of a state under the tokens that led to it; the caller keeps the handle. An existing entry of these tokens
+   * stays and counts as used.
    *
    * @param handle not in a step.
-   * @returns whether there is such an entry now: false if budget or pool have no room, even after evicting other entries.
+   * @returns whether there is such an entry now: false if the budget or pool has no room, even after evicting other entries.
    * @throws {GatedDeltaError} for invalid tokens, and for a handle that is in a step (code `state`), freed, invalid or of
    *   another pool. Nothing is kept then.
    */
@@ -112,7 +112,7 @@ export class PrefixCache implements Disposable {
   }
 
   /**
-   * Evicts entries until so many slots of the pool are free, the least recently used first.
+   * Evicts entries, the least recently used first, until that many slots of the pool are free.
    *
    * @param slots 0 or more.
    * @returns whether that many are free now.
@@ -130,13 +130,13 @@ export class PrefixCache implements Disposable {
     this.#store.clear();
   }
 
-  /** {@link clear}, for good. */
+  /** {@link clear}, after which the cache cannot be used. */
   [Symbol.dispose](): void {
     this.#disposed = true;
     this.#store.clear();
   }
 
-  /** Evicts entries whose eviction frees a slot, but not `except`; whether `slots` are free then. */
+  /** Evicts entries whose eviction frees a slot, but not `except`; returns whether `slots` are free then. */
   #makeRoom(slots: number, except?: StateHandle): boolean {
     const frees = (state: StateHandle): boolean => state !== except && givesSlot(state);
     while (this.pool.free < slots && this.#store.evict(frees)) continue;

@@ -7,15 +7,15 @@ export interface StoreOptions<Kept extends Disposable> {
   /** The most bytes that all entries may take. */
   readonly budget: number;
   /**
-   * Bytes of an entry of `length` tokens that shares the first `shared` of them with another entry: what its eviction would
-   * free.
+   * Bytes that the eviction of an entry of `length` tokens would free if it shares the first `shared` of them with another
+   * entry.
    */
   readonly bytes: (length: number, shared: number) => number;
   /** Whether an entry can still be used. @default always */
   readonly valid?: ((kept: Kept) => boolean) | undefined;
   /**
-   * Which entry is evicted first. `value`: the one with the least value for its bytes. `age`: the least recently used one; a new
-   * entry evicts others and is never refused for its value.
+   * Which entry is evicted first. `value`: the entry with the least value for its bytes. `age`: the least recently used entry; a
+   * new one evicts others and is never refused for its value.
    * @default "value"
    */
   readonly evict?: "value" | "age" | undefined;
@@ -25,11 +25,11 @@ export interface StoreOptions<Kept extends Disposable> {
 export interface StoreHit<Kept> {
   /** Owned by the store: fork it. */
   readonly kept: Kept;
-  /** Number of tokens that it covers. */
+  /** Number of tokens that the state covers. */
   readonly length: number;
 }
 
-/** In lookups per entry of the store. */
+/** The half-life of an entry's likelihood, in lookups per entry of the store. */
 const halfLife = 4;
 
 interface Entry<Kept> {
@@ -38,7 +38,7 @@ interface Entry<Kept> {
   readonly salt: string;
   readonly node: PrefixNode<Entry<Kept>>;
   readonly likely: number;
-  /** The store's clock at its last use. */
+  /** The store's clock at the entry's last use. */
   used: number;
   /** Number of lookups since then that found a later entry of its sequence. */
   passed: number;
@@ -49,11 +49,11 @@ interface Entry<Kept> {
  * never hashes of them.
  *
  * Above the budget the entry with the least value for its cost is evicted (or the oldest one: {@link StoreOptions.evict}).
- * Its value is the number of tokens that a lookup would have to read without it, those since the previous entry of the same
- * sequence, times the likelihood of such a lookup. The likelihood halves after four lookups for each entry of the store, and
- * with each lookup that found a later entry: a conversation that went on rarely comes back to an earlier position. An entry
- * where several sequences diverge counts as likely, whatever its position: others will diverge there. Its cost is its bytes
- * without those that it shares with the previous entry.
+ * An entry's value is the number of tokens that a lookup would have to read without it, those since the previous entry of
+ * the same sequence, times the likelihood of such a lookup. The likelihood halves after four lookups for each entry of the
+ * store, and with each lookup that found a later entry: a conversation that went on rarely returns to an earlier position. An
+ * entry where several sequences diverge counts as likely at any position: others will diverge there. An entry's cost is its
+ * bytes without those that it shares with the previous entry.
  */
 export class PrefixStore<Kept extends Disposable> implements Disposable {
   readonly #options: StoreOptions<Kept>;
@@ -80,7 +80,7 @@ export class PrefixStore<Kept extends Disposable> implements Disposable {
   }
 
   /**
-   * The longest entry that is a prefix of these tokens. It counts as used; so do, unless eviction is by age, the shorter
+   * The longest entry that is a prefix of these tokens. It counts as used; unless eviction is by age, so do the shorter
    * prefixes at which sequences diverge.
    */
   lookup(tokens: Uint32Array, salt = ""): StoreHit<Kept> | undefined {
@@ -120,13 +120,13 @@ export class PrefixStore<Kept extends Disposable> implements Disposable {
   }
 
   /**
-   * Keeps the result of `make` under these tokens; the store owns it from then on. If a valid entry of these tokens exists,
-   * that one stays, counts as used, and `make` is not called.
+   * Keeps the result of `make` under these tokens; the store owns it from then on. An existing valid entry of these tokens
+   * stays and counts as used, and `make` is not called.
    *
    * @param make may return undefined or throw: then nothing is kept, and the error reaches the caller.
-   * @param likely how likely it is to be used, relative to other entries of the same age.
-   * @returns whether such an entry exists now: false if `make` gave none, it exceeds the budget, or its value for its cost is
-   *   the least.
+   * @param likely how likely the entry is to be used, relative to other entries of the same age.
+   * @returns whether such an entry exists now: false if `make` gave none, it exceeds the budget, or it has the least value
+   *   for its cost.
    */
   insert(tokens: Uint32Array, make: () => Kept | undefined, salt = "", likely = 1): boolean {
     const { budget, bytes } = this.#options;
@@ -216,8 +216,8 @@ export class PrefixStore<Kept extends Disposable> implements Disposable {
   }
 
   /**
-   * Bytes that the removal of an entry would free: its own, less those that later entries share with it and not with the
-   * previous one.
+   * Bytes that the removal of an entry would free: its own, less those that later entries share with it but not with the
+   * previous entry.
    */
   #bytesAround(entry: Entry<Kept>): number {
     const { bytes } = this.#options;

@@ -12,7 +12,7 @@ export interface PrefixNode<Value> {
 export class PrefixTree<Value> {
   readonly #root: PrefixNode<Value> = node(new Uint32Array(), undefined);
 
-  /** Whether it holds no value. */
+  /** Whether the tree holds no value. */
   get empty(): boolean {
     return this.#root.value === undefined && this.#root.children.size === 0;
   }
@@ -107,7 +107,7 @@ function split<Value>(place: PrefixNode<Value>, length: number): PrefixNode<Valu
   return middle;
 }
 
-/** Removes a node without a value and with one child. The root stays. */
+/** Removes a node that has one child and no value. The root stays. */
 function join<Value>(place: PrefixNode<Value>): void {
   const { parent } = place;
   if (parent === undefined) return;

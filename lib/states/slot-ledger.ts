@@ -2,7 +2,7 @@
  * The assignment of a pool's physical slots to states, without any tensor.
  *
  * Each holder (a logical state) has a slot with its content. Forks share a slot until they step. The ledger reserves as many
- * slots as the holders of a slot can need when they step, so that a fork fails at once or never. In-place steps need no
+ * slots as a slot's holders can need when they step, so that a fork fails at once or never. In-place steps need no
  * slot: after every fork has stepped, n holders use n slots.
  *
  *     holders of slot p   refs[p]
@@ -53,7 +53,7 @@ export class SlotLedger {
     return this.#freshHolder();
   }
 
-  /** A new holder with content, which the caller writes into its slot. */
+  /** A new holder with content, which the caller writes into the holder's slot. */
   allocateFilled(op: string): Holder {
     const holder = this.allocate(op);
     holder.fresh = false;
@@ -157,7 +157,7 @@ export class SlotLedger {
   /**
    * Ends a step: the written states become the content of its holders.
    *
-   * @returns for each holder of the step, those of its checkpoints.
+   * @returns for each holder of the step, the holders of its checkpoints.
    */
   finish(step: LedgerStep, outcome: Outcome): Holder[][] {
     step.open = false;
@@ -256,7 +256,7 @@ export class SlotLedger {
       this.#taken[to] === taken && this.#unused.includes(to);
   }
 
-  /** Moves a holder to the slot of its lead, which was written meanwhile. Its own one is unused in place of that. */
+  /** Moves a holder to the slot of its lead, which was written meanwhile. Its old slot becomes unused instead. */
   follow({ holder, from, to, content }: SlotLead, outcome: Outcome): void {
     this.#unused[this.#unused.indexOf(to)] = from;
     this.#taken[to]!++;
@@ -270,7 +270,7 @@ export class SlotLedger {
     return live && !fresh && step === undefined && this.#refs[slot] === 1 && content.failure === undefined;
   }
 
-  /** Brings the first `count` holders of a step back to their slots. */
+  /** Returns the first `count` holders of a step to their slots. */
   #restore(step: LedgerStep, count: number): void {
     step.open = false;
     for (let i = count - 1; i >= 0; i--) {
@@ -284,7 +284,7 @@ export class SlotLedger {
     }
   }
 
-  /** Whether a holder with content steps in place; throws if it neither can nor gets another slot. */
+  /** Whether a holder with content steps in place; throws if it can neither do so nor get another slot. */
   #staysInPlace(op: string, step: LedgerStep, holder: Holder, undoable: boolean): boolean {
     const { slot } = holder;
     const alone = this.#refs[slot] === 1;
@@ -333,7 +333,7 @@ export class SlotLedger {
     this.#reserved[slot] = needed;
   }
 
-  /** One holder of a slot can keep it, and those that are away have another one: the others need a slot each. */
+  /** One holder of a slot can keep it, and holders that are away have another one: the others need a slot each. */
   #reservedFor(refs: number, away: number): number {
     return Math.max(0, refs - away - 1);
   }

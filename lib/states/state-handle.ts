@@ -26,19 +26,19 @@ export let setStep: (handle: StateHandle, step: PoolStep | Draft | undefined) =>
 export let makeHandle: (pool: StatePool, ledger: SlotLedger, holder: Holder) => StateHandle;
 
 /**
- * One sequence's state in every layer of a {@link StatePool}. Free it when the sequence ends; a handle that is collected as
- * garbage is freed then, at a time that the engine chooses.
+ * One sequence's state in every layer of a {@link StatePool}. Free it when the sequence ends; otherwise it is freed when the
+ * handle is garbage-collected, at a time that the engine chooses.
  */
 export class StateHandle implements Disposable {
   static readonly #collected = new FinalizationRegistry<{ ledger: SlotLedger; holder: Holder }>(
     ({ ledger, holder }) => {
-      // A step lives as long as any of its handles, so this open one has been collected, too.
+      // A step lives as long as any of its handles, so this open step has been collected, too.
       holder.step?.undo?.();
       ledger.release("handle.free", holder);
     },
   );
 
-  /** The pool that it belongs to. */
+  /** The pool that the state belongs to. */
   readonly pool: StatePool;
   readonly #ledger: SlotLedger;
   readonly #holder: Holder;
@@ -62,7 +62,7 @@ export class StateHandle implements Disposable {
     makeHandle = (pool, ledger, holder) => new StateHandle(maker, pool, ledger, holder);
   }
 
-  /** Whether it was freed, or its pool disposed. */
+  /** Whether the state was freed or its pool disposed. */
   get freed(): boolean {
     return !this.#holder.live || this.pool.disposed;
   }
@@ -76,14 +76,14 @@ export class StateHandle implements Disposable {
     return this.#holder.fresh ? -1 : this.#holder.slot;
   }
 
-  /** Whether it shares its slot with forks that have neither stepped nor been freed. */
+  /** Whether the state shares its slot with forks that have neither stepped nor been freed. */
   get shared(): boolean {
     this.#alive("handle.shared");
     return this.#ledger.isShared(this.#holder);
   }
 
   /**
-   * Whether it can be read: false after the failure of work that should have written it or the state it was forked from.
+   * Whether the state can be read: false after the failure of work that should have written it or the state it was forked from.
    * Failures are known at the latest when `device.wait`, `device.finish` or `pool.save` returns.
    */
   get valid(): boolean {
@@ -92,17 +92,17 @@ export class StateHandle implements Disposable {
     return this.#holder.content.failure === undefined;
   }
 
-  /** The step or draft that it is in, if any. */
+  /** The step or draft that the state is in, if any. */
   get step(): PoolStep | Draft | undefined {
     return this.#step;
   }
 
   /**
-   * A second state with the same content, without a copy. It reserves the slot that is needed when one of the two steps: so
-   * a fork fails here or never.
+   * A second state with the same content, without a copy. The fork reserves the slot that is needed when one of the two
+   * steps, so it fails here or never.
    *
-   * @throws {GatedDeltaError} of code `out-of-memory` if no slot is free, of code `state` during a step of this handle or if
-   *   the state is invalid.
+   * @throws {GatedDeltaError} of code `out-of-memory` if no slot is free, or of code `state` during a step of this handle or
+   *   if the state is invalid.
    */
   fork(): StateHandle {
     this.#alive("handle.fork");
@@ -113,7 +113,7 @@ export class StateHandle implements Disposable {
   /**
    * Frees the state; forks keep theirs.
    *
-   * @throws {DisposedError} if it was freed before.
+   * @throws {DisposedError} if it was already freed.
    * @throws {GatedDeltaError} of code `state` during a step of this handle.
    */
   free(): void {
@@ -122,7 +122,7 @@ export class StateHandle implements Disposable {
     StateHandle.#collected.unregister(this);
   }
 
-  /** {@link free}, but does nothing if it was freed before, and undoes a step that it is still in. */
+  /** Like {@link free}, but does nothing if the state was already freed, and undoes a step that the state is still in. */
   [Symbol.dispose](): void {
     if (this.freed) return;
     this.#step?.[Symbol.dispose]();

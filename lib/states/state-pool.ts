@@ -47,7 +47,7 @@ export let openDraft: (pool: StatePool, handle: StateHandle, count: number, rows
  * - A new state reads as zeros: its first read slot is −1, for which ops store zeros.
  * - A fork copies nothing. It shares its parent's slot until one of them steps, which then writes to a slot that the fork has
  *   reserved. A shared slot is not overwritten.
- * - A state that shares its slot with none is stepped in place.
+ * - A state that does not share its slot is stepped in place.
  *
  * @example
  * using pool = StatePool.create(device, { slots: 8, layers: 36, keyHeads: 16, valueHeads: 32, keyDim: 128, valueDim: 128, convWidth: 4 });
@@ -56,15 +56,15 @@ export let openDraft: (pool: StatePool, handle: StateHandle, count: number, rows
  * await device.finish();
  */
 export class StatePool implements Disposable {
-  /** The device of its memory. */
+  /** The device of the pool's memory. */
   readonly device: Device;
   /** Number of layers. */
   readonly layers: number;
-  /** Sizes and dtypes of its states. */
+  /** Sizes and dtypes of the states. */
   readonly shape: PoolShape;
   readonly #ledger: SlotLedger;
   readonly #tensors: PoolTensors;
-  /** By length, arrays for the steps of replays, which do not escape: reused, so that a token allocates no typed array. */
+  /** Arrays, by length, for the steps of replays, which do not escape: reused, so that a token allocates no typed array. */
   readonly #spare = new Map<number, SlotArrays>();
   #disposed = false;
 
@@ -115,7 +115,7 @@ export class StatePool implements Disposable {
     return this.#tensors.slotBytes;
   }
 
-  /** Whether it was disposed. */
+  /** Whether the pool was disposed. */
   get disposed(): boolean {
     return this.#disposed;
   }
@@ -155,7 +155,7 @@ export class StatePool implements Disposable {
    * Sets a state to all zeros. Nothing is written now: its next step stores zeros instead of multiplying, so that even NaN in
    * the slot has no effect.
    *
-   * @throws {GatedDeltaError} of code `state` for a handle in a step; for one that is freed or of another pool.
+   * @throws {GatedDeltaError} of code `state` for a handle in a step; for a handle that is freed or of another pool.
    */
   zero(handle: StateHandle): void {
     this.#ledger.zero("pool.zero", this.#holder("pool.zero", "handle", handle));
@@ -163,14 +163,14 @@ export class StatePool implements Disposable {
 
   /**
    * Takes states through one forward pass: opens a step, runs the ops of `build` as one submission, and ends the step. If
-   * anything throws, no state has changed, and the ops that were encoded since the last commit are discarded.
+   * anything throws, no state has changed, and the ops encoded since the last commit are discarded.
    *
    * @param handles one for each sequence, each once.
    * @param build returns the ops of all layers; or a plan that was recorded with {@link placeholder}.
-   * @param options those of {@link step}. The states at checkpoints are the {@link PoolStep.saved} of the argument of `build`.
+   * @param options those of {@link step}. `build`'s argument has the states at checkpoints as {@link PoolStep.saved}.
    * @returns the submission's ticket.
    * @throws {GatedDeltaError} of code `state` for a handle that has an open step or is invalid, and if a layer was not written
-   *   (the error names layer and kind); of code `invalid-argument` for a `build` that returns a promise. Nothing has run then.
+   *   (the error names the layer and kind); of code `invalid-argument` for a `build` that returns a promise. Nothing has run then.
    * @example
    * pool.run([a, b], (step) => layers.flatMap((layer, i) => layer.decode({ hidden: x[i], out: x[i + 1], step })));
    * await device.finish();
@@ -209,7 +209,7 @@ export class StatePool implements Disposable {
 
   /**
    * A placeholder in a plan for the step of each replay: record the plan's ops with `states: placeholder.layer(i)`, and replay
-   * it with `plan.run({ step })` or `pool.run(handles, plan)`, for any step of the same number of sequences.
+   * the plan with `plan.run({ step })` or `pool.run(handles, plan)`, for any step of the same number of sequences.
    *
    * @param sequences 1 or more, at most as many as the pool has slots.
    * @throws {BoundsError} for another number of sequences.
@@ -222,11 +222,11 @@ export class StatePool implements Disposable {
 
   /**
    * Opens a draft: one forward pass over drafted tokens, `counts[i]` of them for handle i, of which {@link Draft.commit} accepts
-   * the first ones. Until then it counts as the handle's step: a second one is an error. Records of `snapshots` take a free
-   * slot for each token until the commit.
+   * the first ones. Until then the draft counts as the handle's step: a second one is an error. Records of `snapshots` take a
+   * free slot for each token until the commit.
    *
-   * @throws {GatedDeltaError} of code `state` for a handle that is in a step or invalid; of code `shape` for another number of
-   *   counts than of handles; of code `range` if too few slots are free for `snapshots`. Nothing has changed then.
+   * @throws {GatedDeltaError} of code `state` for a handle that is in a step or invalid; of code `shape` if the numbers of
+   *   counts and handles differ; of code `range` if too few slots are free for `snapshots`. Nothing has changed then.
    * @example
    * using draft = pool.draft([state], [4]);
    * draft.run(() => layers.flatMap((layer) => layer.forward({ hidden, out, draft })));
@@ -251,7 +251,7 @@ export class StatePool implements Disposable {
   }
 
   /**
-   * Writes states to a file, in this order: safetensors with the model's shape and a checksum. Waits for pending work.
+   * Writes states to a safetensors file, in this order, with the model's shape and a checksum. Waits for pending work.
    * A process that is killed at any moment leaves the old file or the new one. A new file has mode 600; an existing one must
    * be a regular file, possibly through links, and keeps its mode.
    *
@@ -329,7 +329,7 @@ export class StatePool implements Disposable {
     return makeStep(this, this.#ledger, members, this.#ledger.begin(op, holders, undoable, extras, arrays), positions);
   }
 
-  /** A copy of a pass's handles, and their holders. Each comes once, so there are at most as many as slots. */
+  /** A copy of a pass's handles, and their holders. Each handle comes once, so there are at most as many as slots. */
   #members(op: string, handles: readonly StateHandle[]): { readonly members: readonly StateHandle[]; readonly holders: Holder[] } {
     const given = asArray(op, "handles", "an array of StateHandles", handles, this.capacity);
     const holders = given.map((handle, i) => this.#holder(op, `handles[${i}]`, handle));

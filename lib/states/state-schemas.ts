@@ -9,7 +9,7 @@ import type { PrefixCacheOptions } from "./prefix-cache.ts";
 import type { StatePoolOptions } from "./pool-options.ts";
 
 const largestCount = 2 ** 31 - 1;
-/** Far more than any model has: a pool makes one or two tensors for each before memory can run out. */
+/** Far more than any model has: a pool makes one or two tensors for each layer before memory can run out. */
 const largestLayers = 2 ** 16;
 const floatDTypes = ["f32", "f16", "bf16"] as const;
 

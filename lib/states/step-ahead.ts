@@ -1,8 +1,8 @@
 /**
  * A step of some states that runs before it is known whether it counts. It reads the states and writes to slots that hold nothing,
- * without taking them: no account of the pool shows it, and dropping it takes nothing but to forget it. Submissions run in order, so
- * a slot that another state takes meanwhile is written after it. If it fails, only states that have taken what it should have
- * written are invalid.
+ * without taking them: the pool's accounts do not show the step, and to drop it is to forget it. Submissions run in order, so a slot
+ * that another state takes meanwhile is written after the step. If the step fails, only states that have taken its results are
+ * invalid.
  */
 import type { Plan } from "../device/plan.ts";
 import { hasEncoded, ignoreFailure, settle } from "../device/device.ts";
@@ -14,7 +14,7 @@ import type { StateHandle } from "./state-handle.ts";
 
 /** Holds no handles, so that those of abandoned sequences can be collected. */
 export class StepAhead {
-  /** Of its submission. */
+  /** The ticket of the step's submission. */
   readonly ticket: number;
   readonly #ledger: SlotLedger;
   readonly #leads: readonly SlotLead[];
@@ -31,8 +31,8 @@ export class StepAhead {
    * Replays a plan that was recorded with a placeholder.
    *
    * @param handles one or more of one pool.
-   * @returns undefined, and nothing has run, if there are too few unused slots or a state can't be moved: one without content, one
-   *   in a step, or one that shares its slot. Nor has anything if the submission would have ops of others, too.
+   * @returns undefined, and nothing has run, if there are too few unused slots, if a state can't be moved (it has no content, is in
+   *   a step, or shares its slot), or if the submission would also have ops of others.
    */
   static run(handles: readonly StateHandle[], plan: Plan): StepAhead | undefined {
     const [{ pool }] = handles as [StateHandle, ...StateHandle[]];
@@ -49,13 +49,13 @@ export class StepAhead {
     return new StepAhead(ledger, leads, stepPass(step)!.coverage.outcome, ticket);
   }
 
-  /** Whether a state is still the one that the step has read, and the slot that it has written still unused. */
+  /** Whether a state is still the one that the step read, and the slot that the step wrote is still unused. */
   canTake(i: number, handle: StateHandle): boolean {
     const lead = this.#leads[i]!;
     return lead.holder === holderOf(handle) && this.#ledger.canFollow(lead);
   }
 
-  /** Makes the written state that of the handle, after {@link canTake}. */
+  /** Makes the written state the handle's, after {@link canTake}. */
   take(i: number): void {
     this.#ledger.follow(this.#leads[i]!, this.#outcome);
   }

@@ -16,13 +16,13 @@ export let makePlaceholder: (pool: StatePool, sequences: number) => StepPlacehol
 export let isPlaceholder: (value: unknown) => value is StepPlaceholder;
 
 /**
- * A placeholder in a plan for the step of each replay: record the plan's ops with `states: placeholder.layer(i)`, then run it
- * with `plan.run({ step })`.
+ * A placeholder in a plan for the step of each replay: record the plan's ops with `states: placeholder.layer(i)`, then run the
+ * plan with `plan.run({ step })`.
  */
 export class StepPlaceholder {
   /** The pool of the states that the plan's ops read and write. */
   readonly pool: StatePool;
-  /** Number of sequences of each step. */
+  /** Number of sequences in each step. */
   readonly sequences: number;
   readonly #layers: PlaceholderLayer[] = [];
   readonly #slots: PlaceholderSlots;

@@ -3,7 +3,7 @@ import type { Outcome } from "./content.ts";
 import type { LedgerTrial, SlotLedger } from "./slot-ledger.ts";
 
 /**
- * Ends a trial by a step of its holders, in which `write` runs. They have no other open step, so that each gets a slot to
+ * Ends a trial with a step of its holders, in which `write` runs. They have no other open step, so each gets a slot to
  * write: its own or a reserved one. If anything throws, the trial is unchanged.
  */
 export function finishByStep(

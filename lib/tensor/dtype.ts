@@ -9,9 +9,9 @@ import { asArray, lengthOf } from "../arguments/reading.ts";
 import { DTypeError, describe } from "../errors.ts";
 
 /**
- * Element type of a tensor. `i32` is for index data of the host (cuSeqlens, slots, ids) only, which ops read when they are
- * encoded; `id32` for index data that an op writes and another reads, both when they run; `u32` and `u8` for the words and
- * blocks of packed weights.
+ * Element type of a tensor. `i32` is only for the host's index data (cuSeqlens, slots, ids), which ops read when they are
+ * encoded; `id32` is for index data that one op writes and another reads, both when they run; `u32` and `u8` are for the
+ * words and blocks of packed weights.
  */
 export type DType = "f32" | "f16" | "bf16" | "i32" | "u32" | "id32" | "u8";
 
@@ -90,7 +90,7 @@ function encodeBf16Value(value: number): number {
   const high = bits >>> 16;
   const low = bits & 0xffff;
   if (low !== 0x8000) return low > 0x8000 ? high + 1 : high;
-  // A tie as float32. It is no tie if the original number is larger or smaller.
+  // A tie as float32, but not if the original number is larger or smaller.
   const beyond = Math.abs(value) - Math.abs(single);
   if (beyond !== 0) return beyond > 0 ? high + 1 : high;
   return high + (high & 1);
@@ -109,7 +109,7 @@ function listOf(op: string, argument: string, value: unknown): { readonly list: 
 /**
  * Numbers as bf16 bits, each rounded once, to nearest, ties to even.
  *
- * @throws {GatedDeltaError} that names the element, for one that is no number.
+ * @throws {GatedDeltaError} that names the element, for one that is not a number.
  */
 export function encodeBf16(values: ArrayLike<number>): Uint16Array<ArrayBuffer> {
   const op = "encodeBf16";
@@ -126,7 +126,7 @@ export function encodeBf16(values: ArrayLike<number>): Uint16Array<ArrayBuffer> 
 /**
  * bf16 bits as float32; exact.
  *
- * @throws {GatedDeltaError} that names the element, for one that is no integer of 16 bits.
+ * @throws {GatedDeltaError} that names the element, for one that is not a 16-bit integer.
  */
 export function decodeBf16(bits: ArrayLike<number>): Float32Array<ArrayBuffer> {
   const op = "decodeBf16";

@@ -11,7 +11,7 @@ export const fileMapping: unique symbol = Symbol("file mapping");
 /** Windows begin at multiples of this many bytes: Apple silicon's page, and a multiple of the others. */
 export const windowAlignment = 16384;
 
-/** A device's way to map files. */
+/** Maps files into a device's memory. */
 export class FileMapping {
   readonly #device: Handle;
   /** Bytes of the longest window. */
@@ -33,10 +33,10 @@ export class FileMapping {
   }
 
   /**
-   * The memory of pieces, as if they stood one after another, for the weight of an `expertLinear`.
+   * The memory of pieces, as if they followed one another, for the weight of an `expertLinear`.
    *
    * @param bytes of each piece.
-   * @returns undefined if they cannot be joined: they begin at different remainders by four, or are in too many windows.
+   * @returns undefined if they cannot be joined: their offsets differ modulo 4, or they are in too many windows.
    */
   join(op: string, pieces: readonly WindowPiece[], bytes: number): Storage | undefined {
     if (new Set(pieces.map(({ window }) => window)).size > constants.GD_JOINED_BUFFERS) return undefined;
@@ -71,18 +71,18 @@ export class FileWindow implements Disposable {
     FileWindow.#released.register(this, handle, this);
   }
 
-  /** Whether it holds all bytes of a range. */
+  /** Whether the window holds all bytes of a range. */
   holds({ offset, bytes }: FileRange): boolean {
     return offset >= this.range.offset && offset + bytes <= this.range.offset + this.range.bytes;
   }
 
-  /** The memory of a range that it {@link holds}. */
+  /** The memory of a range that the window {@link holds}. */
   storage({ offset, bytes }: FileRange): Storage {
     this.#users++;
     return new MappedStorage(this, offset - this.range.offset, bytes);
   }
 
-  /** A copy of some of its bytes. */
+  /** A copy of some of the window's bytes. */
   copy(at: number, bytes: number): ArrayBuffer {
     return viewOf(this.#pointer + at, bytes).slice();
   }
@@ -134,7 +134,7 @@ class MappedStorage implements Storage {
   }
 }
 
-/** Pieces of windows. The native side keeps released windows for it, and it for pending work. */
+/** Joined pieces of windows. The native side keeps released windows for the join, and the join for pending work. */
 class JoinedStorage implements Storage {
   static readonly #released = new FinalizationRegistry<Handle>(releaseBuffer);
 

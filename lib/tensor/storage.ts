@@ -18,9 +18,9 @@ export interface Storage {
    * native side keeps alive.
    */
   readonly owner: unknown;
-  /** Whether it holds a pool's states, which ops may use only through a step or draft. */
+  /** Whether the memory holds a pool's states, which ops may use only through a step or draft. */
   readonly guarded: boolean;
-  /** Whether it is a mapped file's, which nothing can write to. */
+  /** Whether the memory is a mapped file's, which nothing can write to. */
   readonly readOnly: boolean;
   readonly disposed: boolean;
   dispose(): void;

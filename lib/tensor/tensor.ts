@@ -57,12 +57,12 @@ export let makeTensor: <D extends DType>(
 ) => Tensor<D>;
 
 /**
- * A tensor in memory that JavaScript and the device share: ops read and write the memory of the typed array. Only the
- * methods that say so copy.
+ * A tensor in memory that JavaScript and the device share: ops read and write the memory of the typed array. A method
+ * copies only if its description says so.
  *
- * Tensors come from {@link Device.tensor} and its relatives, and views of them from {@link view}, {@link slice},
- * {@link narrow} and {@link reshape}. A view shares its base's memory; disposing the base disposes its views, and
- * disposing a view only ends that view.
+ * Tensors come from {@link Device.tensor} and similar methods; views of them come from {@link view}, {@link slice},
+ * {@link narrow} and {@link reshape}. A view shares its base's memory: disposing the base disposes its views, but
+ * disposing a view ends only that view.
  *
  * Memory is freed by `[Symbol.dispose]()` (so `using` works), or when the tensor and its typed arrays are garbage-collected. Ops
  * that were encoded or committed hold references to it, so a tensor may be disposed while work on it is pending. Its typed
@@ -141,12 +141,12 @@ export class Tensor<D extends DType = DType> implements Disposable {
   }
 
   /**
-   * The elements, in place: Float32Array, Float16Array, Uint16Array (bf16's bits), Int32Array or Uint32Array.
+   * The elements, in place: Float32Array, Float16Array, Uint16Array (bf16's bits), Int32Array, Uint32Array or Uint8Array.
    *
    * While work on the tensor is pending, the elements may be old, new or a mixture; wait first.
    *
    * @throws {ShapeError} for a strided view, whose elements are not contiguous; {@link toFloat32} copies those out.
-   * @throws {UnsupportedError} for weights in a mapped file, which are only read; {@link toFloat32} copies those out, too.
+   * @throws {UnsupportedError} for weights in a mapped file, which are read-only; {@link toFloat32} copies those out, too.
    * @throws {DisposedError} after disposal.
    */
   get data(): ArrayOfDType[D] {
@@ -219,7 +219,7 @@ export class Tensor<D extends DType = DType> implements Disposable {
    * Copies elements in, in row-major order, each rounded once to this dtype (to nearest, ties to even).
    *
    * @param source as many numbers as the tensor has elements, or a tensor of the same shape. For a bf16 tensor, a
-   *   Uint16Array is taken as bf16 bits. For an i32 or u32 tensor, numbers must be integers within it.
+   *   Uint16Array is taken as bf16 bits. For other dtypes than floats, numbers must be integers within the dtype's range.
    * @returns this tensor.
    * @throws {ShapeError} for another shape or number of elements; {@link DTypeError} for a tensor of another kind of element;
    *   {@link GatedDeltaError} for a value that is not a number, or not one of the dtype; {@link UnsupportedError} if this tensor

@@ -21,7 +21,7 @@ const architectures: Readonly<Record<string, Architecture>> = {
   qwen3next: { modelType: "qwen3_next", valueHeads: "block", experts: true },
 };
 
-/** Settings that change numbers and that these models do not have: each with the values that change nothing in llama.cpp. */
+/** Settings that change results and that these models do not have, each with the values that change nothing in llama.cpp. */
 const foreign: Readonly<Record<string, readonly (number | string | boolean)[]>> = {
   "attention.scale": [0],
   "attention.causal": [true],
@@ -38,7 +38,7 @@ const foreign: Readonly<Record<string, readonly (number | string | boolean)[]>> 
   expert_gating_func: [1],
   expert_group_count: [0, 1],
   expert_group_used_count: [0, 1],
-  // A linear scaling is one by the factor.
+  // Linear scaling is scaling by the factor.
   "rope.scaling.type": ["none", "linear"],
   "rope.scaling.factor": [1, 0],
   "rope.scaling.attn_factor": [1],
@@ -55,7 +55,7 @@ const largest = 2 ** 31 - 1;
  * Refuses a file of another kind or architecture.
  *
  * @returns the architecture's name.
- * @throws {UnsupportedError} with what the file is.
+ * @throws {UnsupportedError} that names the kind of file.
  */
 export function expectArchitecture(metadata: Metadata, path: string, op: string): string {
   const refuse = (received: string): never => {
@@ -71,17 +71,17 @@ export function expectArchitecture(metadata: Metadata, path: string, op: string)
   return name;
 }
 
-/** The numbers of a model's blocks: those that predict several tokens come after its layers. */
+/** The numbers of a model's blocks: blocks that predict several tokens come after the layers. */
 export function blocksOf(metadata: Metadata, name: string, path: string, op: string): Blocks {
   const all = required(metadata.integer(`${name}.block_count`, 1, 1 << 16), `${name}.block_count`, path, op);
   return { all, layers: all - (metadata.integer(`${name}.nextn_predict_layers`, 0, all - 1) ?? 0) };
 }
 
 /**
- * Which of a model's layers have a Gated DeltaNet, where the file lists them: newer converters do, and their
- * `full_attention_interval` then says nothing. Prediction blocks come last in the list.
+ * Which of a model's layers have a Gated DeltaNet, where the file lists them: newer converters do, and then
+ * `full_attention_interval` has no meaning. Prediction blocks come last in the list.
  *
- * @throws {FileError} for a list of another length than the number of blocks.
+ * @throws {FileError} for a list whose length is not the number of blocks.
  */
 function recurrentOf(metadata: Metadata, name: string, path: string, op: string): readonly boolean[] | undefined {
   const key = `${name}.attention.recurrent_layers`;
@@ -91,7 +91,7 @@ function recurrentOf(metadata: Metadata, name: string, path: string, op: string)
   throw new FileError(path, { op, expected: `${key} to have ${all} elements, as block_count says`, received: `${flags.length}` });
 }
 
-/** Whether a layer has attention in place of a Gated DeltaNet. */
+/** Whether a layer has attention instead of a Gated DeltaNet. */
 export function attentionIn(metadata: Metadata, name: string, path: string, op: string): (layer: number) => boolean {
   const recurrent = recurrentOf(metadata, name, path, op);
   const interval = intervalOf(metadata, name);

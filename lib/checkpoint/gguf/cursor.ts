@@ -40,7 +40,7 @@ export class Cursor {
     return this.#size - this.at;
   }
 
-  /** An integer without a sign of 1, 2, 4 or 8 bytes, below 2^53. */
+  /** An unsigned integer of 1, 2, 4 or 8 bytes, below 2^53. */
   unsigned(bytes: 1 | 2 | 4 | 8, what: string): number {
     const [view, from] = this.#take(bytes, what);
     if (bytes < 8) return bytes === 1 ? view.getUint8(from) : bytes === 2 ? view.getUint16(from, true) : view.getUint32(from, true);
@@ -49,7 +49,7 @@ export class Cursor {
     return upper * 2 ** 32 + view.getUint32(from, true);
   }
 
-  /** An integer with a sign of 1, 2 or 4 bytes. */
+  /** A signed integer of 1, 2 or 4 bytes. */
   signed(bytes: 1 | 2 | 4, what: string): number {
     const [view, from] = this.#take(bytes, what);
     return bytes === 1 ? view.getInt8(from) : bytes === 2 ? view.getInt16(from, true) : view.getInt32(from, true);
@@ -67,7 +67,7 @@ export class Cursor {
     return bytes === 4 ? view.getFloat32(from, true) : view.getFloat64(from, true);
   }
 
-  /** A text after its length, of at most `most` bytes. */
+  /** A text of at most `most` bytes, preceded by its length. */
   text(most: number, what: string): string {
     const length = this.length(what);
     if (length > most) throw new FormatError(`${what} to have at most ${most} bytes`, `${length}`);
@@ -82,16 +82,16 @@ export class Cursor {
     return length;
   }
 
-  /** Passes over bytes. */
+  /** Skips bytes. */
   skip(bytes: number, what: string): void {
     this.#expect(bytes, what);
     this.at += bytes;
   }
 
-  /** Passes over `count` texts. */
+  /** Skips `count` texts. */
   skipTexts(count: number, what: string): void {
     for (let i = 0; i < count; i++) {
-      // A vocabulary has hundreds of thousands: those within the window are passed over without a call for each.
+      // A vocabulary has hundreds of thousands: texts within the window are skipped without a call for each.
       const view = this.#window;
       let from = this.at - this.#start;
       for (; i < count && from <= view.byteLength - 8 && view.getUint32(from + 4, true) === 0; i++) from += 8 + view.getUint32(from, true);

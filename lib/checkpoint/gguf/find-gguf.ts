@@ -3,13 +3,13 @@ import { closeSync, openSync, readSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { firstShards } from "./shards.ts";
 
-/** Names of safetensors checkpoints, which come first in a folder with both. */
+/** Names of safetensors checkpoints, which take precedence in a folder with both. */
 const checkpoint = /^model(?:-\d+-of-\d+)?\.safetensors(?:\.index\.json)?$/;
 
-/** Files with a projector of images or with prediction blocks alone, which lie next to their model. */
+/** Files with only an image projector or prediction blocks, which lie next to their model. */
 const addition = /^mmproj|[-._]mmproj|^mtp-/i;
 
-/** The names of the models in GGUF files of a folder, one each; none if it has a safetensors checkpoint. */
+/** The names of the models in a folder's GGUF files, one each; none if the folder has a safetensors checkpoint. */
 export function ggufNames(entries: readonly string[]): string[] {
   if (entries.some((name) => checkpoint.test(name))) return [];
   const names = entries.filter((name) => name.endsWith(".gguf"));

@@ -21,7 +21,7 @@ interface Entry {
 /**
  * Opens a GGUF file, or all files of a split model by the name of one of them, and checks their headers.
  *
- * @param caller the call that errors name, also errors of later reads. @default this function, then the checkpoint's methods
+ * @param caller the call named in errors, including those of later reads. @default this function, then the checkpoint's methods
  * @throws {FileError} if a file is missing, not a regular file, damaged, or its header does not fit its contents;
  *   {@link UnsupportedError} for other architectures, adapters and projectors, and tensors of other types.
  */
@@ -33,7 +33,7 @@ export function openGguf(path: string, caller?: string): GgufCheckpoint {
 export class GgufCheckpoint extends FileTensors {
   /** The first file. */
   readonly path: string;
-  /** The first file's metadata, readable while it is open. */
+  /** The first file's metadata, readable while the file is open. */
   readonly values: Metadata;
   /** `config`: a configuration in JSON, with the keys of transformers. */
   readonly metadata: ReadonlyMap<string, string>;
@@ -121,12 +121,12 @@ export class GgufCheckpoint extends FileTensors {
   }
 
   #add(name: string, known: string | undefined, tensor: GgufTensor, file: OpenFile, op: string): void {
-    // Under its own name a tensor could pass for one of the layout of mlx-lm.
+    // Under its own name a tensor could pass for one in mlx-lm's layout.
     if (known === undefined) {
       const expected = `only tensors of a model of architecture ${this.values.text("general.architecture")}`;
       throw new UnsupportedError({ op, argument: `${file.path}: ${name}`, expected, received: "a tensor of no known part" });
     }
-    // With a dimension of 1 between channels and taps it would have the shape by which transformers' norms, which lack 1, are recognised.
+    // With a dimension of 1 between channels and taps it would have the shape that identifies transformers' norms, which lack the 1.
     if (isConvolution(known) && tensor.sizes.length !== 2) throw this.#refuse(`${name} of 2 dimensions, channels and taps`, `${tensor.sizes.length}: [${tensor.sizes.join(", ")}]`, op);
     if (this.#entries.has(known)) throw this.#refuse("each tensor once", `${describe(name)} twice`, op);
     this.#entries.set(known, { info: infoOf(known, tensor), location: { file, position: tensor.position } });

@@ -2,8 +2,8 @@
  * The header of a GGUF file: magic, version and counts, metadata, and for each tensor its name, sizes, type and place; then the
  * tensors' bytes (ggml, `docs/gguf.md` and `src/gguf.cpp`).
  *
- * All that a header claims is checked here, once, against the file: before memory is taken, and so that every tensor lies within
- * it and no two share a byte.
+ * Everything that a header claims is checked here, once, against the file: before memory is taken, and so that every tensor lies
+ * within the file and no two share a byte.
  */
 import { UnsupportedError, describe } from "../../errors.ts";
 import { FormatError } from "../json.ts";
@@ -19,9 +19,9 @@ export interface GgufTensor {
   /** Elements in each dimension, outermost first: the file has them innermost first. */
   readonly sizes: readonly number[];
   readonly bytes: number;
-  /** Where it starts, in bytes from the end of the header. */
+  /** The tensor's start, in bytes from the end of the header. */
   readonly offset: number;
-  /** Its first byte in the file. */
+  /** The tensor's first byte in the file. */
   readonly position: number;
 }
 
@@ -88,7 +88,7 @@ function expectStart(cursor: Cursor): void {
   const start = cursor.unsigned(4, "the file's first bytes");
   if (start !== magic) throw new FormatError('a file that begins with "GGUF"', `first bytes ${start.toString(16).padStart(8, "0").match(/../g)?.reverse().join(" ")}`);
   const version = cursor.unsigned(4, "the version");
-  // ggml, too, takes a version whose lower half is 0 for one with its bytes in the other order.
+  // ggml, too, treats a version whose lower half is 0 as one in the other byte order.
   if (version !== 0 && version % 65536 === 0) throw new FormatError("a little-endian GGUF file", "a big-endian one");
   if (!versions.includes(version)) throw new FormatError(`version ${versions.join(" or ")} of the GGUF format`, String(version));
 }
@@ -130,7 +130,7 @@ function roundUp(at: number, alignment: number): number {
   return Math.ceil(at / alignment) * alignment;
 }
 
-/** The tensors by name, each in its place: one after another, as ggml expects them, with no more between than the alignment needs. */
+/** The tensors by name, each in its place: one after another, as ggml expects them, with no larger gaps than the alignment needs. */
 function placed(found: readonly Found[], dataStart: number, alignment: number, size: number): Map<string, GgufTensor> {
   let expected = 0;
   for (const { name, offset, bytes } of found.toSorted((a, b) => a.offset - b.offset)) {

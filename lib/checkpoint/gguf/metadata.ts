@@ -1,4 +1,4 @@
-/** The metadata of a GGUF file: values with keys, of ggml's types. Long ones are read when they are asked for. */
+/** The metadata of a GGUF file: values with keys, of ggml's types. Long values are read when they are asked for. */
 import { isUtf8 } from "node:buffer";
 import { FileError, describe } from "../../errors.ts";
 import { FormatError } from "../json.ts";
@@ -9,14 +9,14 @@ import type { Cursor } from "./cursor.ts";
 /** A text or an array: where it is. */
 interface Stored {
   readonly type: "text" | "array";
-  /** Of the elements of an array. */
+  /** The type of an array's elements. */
   readonly of?: number;
   readonly count: number;
   readonly at: number;
   readonly bytes: number;
 }
 
-/** A value: an integer that a number does not hold is a bigint. */
+/** A value. An integer that a number cannot hold is a bigint. */
 export type Value = number | bigint | boolean | Stored;
 
 /** Texts in valid UTF-8: where each is among the bytes. */
@@ -49,7 +49,7 @@ export function readValue(cursor: Cursor, key: string): Value {
   const size = sizeOf(type, `the type of ${describe(key)}`);
   if (type === floatType || type === doubleType) return cursor.float(type === floatType ? 4 : 8, what);
   if (size === 8) {
-    // Of a key that nothing reads, such as a seed, it may have any value.
+    // A key that nothing reads, such as a seed, may have any value.
     const long = cursor.long(isSigned.has(type), what);
     const value = Number(long);
     return Number.isSafeInteger(value) ? value : long;
@@ -66,7 +66,7 @@ function readArray(cursor: Cursor, key: string, what: string): Stored {
   const at = cursor.at;
   if (of === arrayType) throw new FormatError(`${what} to be an array of numbers or texts`, "an array of arrays");
   if (of === textType) {
-    // A text has its length before it. So the count is checked before any of them is passed over.
+    // Each text is preceded by its length, so the count can be checked before any text is skipped.
     if (count > cursor.left / 8) throw new FormatError(`${count} texts in ${what}`, `${cursor.left} bytes up to the end of the file`);
     cursor.skipTexts(count, what);
   } else {
@@ -143,7 +143,7 @@ export class Metadata {
   }
 
   /**
-   * A whole number in `least..most`, also where a list has it for each of `count` layers; undefined if there is none.
+   * A whole number in `least..most`, or a list that has it for each of `count` layers; undefined if there is none.
    *
    * @throws {FileError} also for lists of different numbers.
    */
@@ -156,7 +156,7 @@ export class Metadata {
     throw this.#error(`${key} to be a whole number in ${least}..${most}, or ${count} times the same one`, "another list");
   }
 
-  /** The id of a token; undefined if there is none, for which llama.cpp also has 2^32 - 1. */
+  /** The id of a token; undefined if there is none, which llama.cpp may also write as 2^32 - 1. */
   id(key: string, most: number): number | undefined {
     return this.#values.get(key) === 2 ** 32 - 1 ? undefined : this.integer(key, 0, most);
   }
@@ -172,7 +172,7 @@ export class Metadata {
     let at = 0;
     for (let i = 0; i < value.count; i++) {
       const length = view.getUint32(at, true); // the upper half is 0, since the text is within the file's header
-      // Zeros are valid UTF-8, as lengths may not be: so one call checks all texts.
+      // Zeros are valid UTF-8, but lengths may not be: overwriting them lets one call check all texts.
       view.setUint32(at, 0);
       view.setUint32(at + 4, 0);
       starts[i] = at + 8;
@@ -183,7 +183,7 @@ export class Metadata {
     return { length: value.count, bytes, starts, ends, at: (i) => this.#decode(text(i), key) };
   }
 
-  /** An array of at most `most` integers of 32 bits; undefined if there is none. */
+  /** An array of at most `most` 32-bit integers; undefined if there is none. */
   integers(key: string, most: number): Int32Array | undefined {
     const value = this.#array(key, "an array of integers of 32 bits", (of) => of === 4 || of === 5, most);
     return value && new Int32Array(this.#read(value).buffer);

@@ -1,6 +1,6 @@
 /**
- * The names of tensors: ggml's (gguf-py, `tensor_mapping.py`; llama.cpp, `conversion/qwen.py`) as those that mlx-lm gives the same
- * models, because the two converters change the same tensors: norms are stored as 1 + w, and experts lie in one tensor of all.
+ * Maps ggml's names of tensors (gguf-py, `tensor_mapping.py`; llama.cpp, `conversion/qwen.py`) to mlx-lm's for the same models,
+ * because the two converters change the same tensors: norms are stored as 1 + w, and all experts lie in one tensor.
  */
 
 const whole: Readonly<Record<string, string>> = {
@@ -42,13 +42,13 @@ const modules: Readonly<Record<string, string>> = {
   ssm_out: "linear_attn.out_proj",
 };
 
-/** Tensors of a block that are no module's weight. */
+/** Tensors of a block that are not a module's weight. */
 const tensors: Readonly<Record<string, string>> = {
   ssm_a: "linear_attn.ssm_a",
   "ssm_dt.bias": "linear_attn.dt_bias",
 };
 
-/** The projections of queries, keys and values in one: in layers with attention, of files that the converter wrote with --fuse-qkv. */
+/** The joint projection of queries, keys and values, in attention layers of files that the converter wrote with --fuse-qkv. */
 const fused = { ggml: "attn_qkv.weight", known: "self_attn.qkv_proj.weight" } as const;
 
 const ofWeights = (names: Readonly<Record<string, string>>) => Object.entries(names).map(([from, to]) => [`${from}.weight`, `${to}.weight`] as const);
@@ -56,7 +56,7 @@ const ofWhole = new Map<string, string>(ofWeights(whole));
 const ofBlock = new Map<string, string>([...ofWeights(modules), ...Object.entries(tensors)]);
 const reversed = (names: ReadonlyMap<string, string>) => new Map([...names].map(([from, to]) => [to, from]));
 const toWhole = reversed(ofWhole);
-// A mixer without its gate is reported by transformers' name of it.
+// A mixer's missing gate is reported under transformers' name.
 const toBlock = reversed(ofBlock).set("linear_attn.A_log", "ssm_a");
 
 /** The numbers of a model's blocks. */
@@ -68,10 +68,10 @@ export interface Blocks {
 }
 
 /**
- * The name of a tensor in the layout of mlx-lm; undefined if it is of no part. Tensors of blocks that predict several tokens are
- * named as `mtp.…`, whatever they are.
+ * The name of a tensor in mlx-lm's layout; undefined if it belongs to no part. All tensors of blocks that predict several tokens
+ * are named `mtp.…`.
  *
- * @param hasAttention whether a block has attention in place of a Gated DeltaNet.
+ * @param hasAttention whether a block has attention instead of a Gated DeltaNet.
  */
 export function checkpointName(name: string, { layers, all }: Blocks, hasAttention: (block: number) => boolean): string | undefined {
   const [, block, part] = /^blk\.(0|[1-9]\d{0,5})\.(.+)$/.exec(name) ?? [];
@@ -81,7 +81,7 @@ export function checkpointName(name: string, { layers, all }: Blocks, hasAttenti
   return known === undefined ? undefined : `model.layers.${block}.${known}`;
 }
 
-/** The name in the file of a tensor that {@link checkpointName} names, for messages. */
+/** The name in the file, for messages, of a tensor that {@link checkpointName} names. */
 export function ggmlName(name: string): string {
   const [, layer, part] = /^model\.layers\.(\d+)\.(.+)$/.exec(name) ?? [];
   if (layer === undefined || part === undefined) return toWhole.get(name) ?? name;

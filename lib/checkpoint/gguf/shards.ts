@@ -17,7 +17,7 @@ export function shardPaths(path: string, op: string): string[] {
   return Array.from({ length: count }, (_, i) => join(dirname(path), `${stem}-${String(i + 1).padStart(5, "0")}-of-${all}.gguf`));
 }
 
-/** The files of several names of a folder, those of one model together: the first name of each. */
+/** The first file of each model among a folder's names. */
 export function firstShards(names: readonly string[]): string[] {
   return names.filter((name) => {
     const [, , number] = shardName.exec(name) ?? [];

@@ -1,6 +1,6 @@
 /**
- * The types of tensors in GGUF files, by their numbers in ggml's `enum ggml_type`. A type that the library does not compute with
- * is in the list only for messages.
+ * The types of tensors in GGUF files, by their numbers in ggml's `enum ggml_type`. Types that the library does not compute with
+ * are listed only for messages.
  */
 import type { WeightFormat } from "../../native/options.ts";
 import { weightLayouts } from "../../native/weight-formats.ts";
@@ -8,19 +8,19 @@ import type { SafetensorsDType } from "../dtypes.ts";
 
 /** A type that can be read. */
 export interface GgmlType {
-  /** Its name as ggml prints it, in upper case. */
+  /** The type's name as ggml prints it, in upper case. */
   readonly name: string;
   /** Elements of a block: a row is whole blocks. */
   readonly elements: number;
   /** Bytes of a block. */
   readonly bytes: number;
-  /** How its tensors are stored: as floats, or as rows of bytes in the weight format of this name. */
+  /** How tensors of the type are stored: as floats, or as rows of bytes in the weight format of this name. */
   readonly stored: { readonly dtype: SafetensorsDType } | { readonly weightFormat: WeightFormat };
 }
 
 const floats = (name: "F32" | "F16" | "BF16", bytes: number): GgmlType => ({ name, elements: 1, bytes, stored: { dtype: name } });
 
-/** Types of blocks are the weight formats of ggml, whose `bits` are the type's number. */
+/** Block types are ggml's weight formats, whose `bits` are the type's number. */
 const blocks = (Object.keys(weightLayouts) as WeightFormat[]).flatMap((weightFormat): [number, GgmlType][] => {
   const { family, bits, elements, bytes } = weightLayouts[weightFormat];
   if (family !== "ggml") return [];

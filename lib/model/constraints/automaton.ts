@@ -1,6 +1,6 @@
 /**
- * Deterministic automata over the code points of texts. A state accepts or not, and has edges: ascending, disjoint ranges of code points,
- * each with the state that follows. A code point without an edge is not accepted.
+ * Deterministic automata over the code points of texts. A state accepts or does not, and has edges: ascending, disjoint ranges of code
+ * points, each with the next state. A code point without an edge is not accepted.
  */
 
 import { spend } from "./effort.ts";
@@ -25,10 +25,10 @@ export interface State {
   readonly edges: readonly Edge[];
 }
 
-/** States; the first one is where a text begins. */
+/** States; a text begins in the first one. */
 export type Automaton = readonly State[];
 
-/** There are more than {@link mostStates}. */
+/** The error for more than {@link mostStates} states. */
 export class TooManyStates extends Error {}
 
 /** The most states of an automaton: each becomes a rule of a grammar. */
@@ -61,7 +61,7 @@ export function otherPoints(points: Points): Points {
   return others;
 }
 
-/** The code points that are in both. */
+/** The code points in both sets of ranges. */
 export function commonPoints(one: Points, other: Points): Points {
   const common: [number, number][] = [];
   for (const [a, b] of one) for (const [c, d] of other) if (Math.max(a, c) <= Math.min(b, d)) common.push([Math.max(a, c), Math.min(b, d)]);
@@ -69,10 +69,10 @@ export function commonPoints(one: Points, other: Points): Points {
 }
 
 /**
- * Makes an automaton from states that are found while it is made.
+ * Makes an automaton from states that are discovered on the way.
  *
  * @param first the key of the first state.
- * @param of what a key's state is: whether it accepts, and its edges with the keys of the states that follow.
+ * @param of the state of a key: whether it accepts, and its edges with the keys of the next states.
  * @throws {TooManyStates}
  */
 export function explore<Key>(first: Key, name: (key: Key) => string, of: (key: Key) => { accepts: boolean; edges: readonly (readonly [number, number, Key])[] }): Automaton {
@@ -108,7 +108,7 @@ function joinEdges(edges: Edge[]): Edge[] {
   return joined;
 }
 
-/** The texts that both accept. */
+/** The texts that both automata accept. */
 export function both(one: Automaton, other: Automaton): Automaton {
   return explore<readonly [number, number]>([0, 0], String, ([a, b]) => {
     const edges: [number, number, readonly [number, number]][] = [];
@@ -142,7 +142,7 @@ export function ofLength(least: number, most: number): Automaton {
   });
 }
 
-/** Without the states from which no text is accepted; undefined if nothing is accepted at all. */
+/** An automaton without the states from which no text is accepted; undefined if nothing is accepted at all. */
 export function trimmed(automaton: Automaton): Automaton | undefined {
   const before: number[][] = automaton.map(() => []);
   for (const [i, { edges }] of automaton.entries()) for (const { state } of edges) before[state]!.push(i);
@@ -160,10 +160,10 @@ export function trimmed(automaton: Automaton): Automaton | undefined {
   }));
 }
 
-/** Larger automata are not made smaller: that takes time in proportion to the square of the states. */
+/** Larger automata are not minimised: the time grows with the square of the number of states. */
 const mostMinimised = 600;
 
-/** The same with states joined that accept the same texts, unless there are many. */
+/** The same automaton, with states joined that accept the same texts, unless there are many states. */
 export function minimal(automaton: Automaton): Automaton {
   if (automaton.length > mostMinimised) return automaton;
   let classes: number[] = automaton.map(({ accepts }) => (accepts ? 1 : 0));
@@ -217,7 +217,7 @@ export function smallestOf(automaton: Automaton): Automaton | undefined {
   return found.small;
 }
 
-/** Whether it accepts a text. */
+/** Whether an automaton accepts a text. */
 export function accepts(automaton: Automaton, text: string): boolean {
   let at = 0;
   for (const character of text) {

@@ -19,18 +19,18 @@ import { callsGrammar, noCalls, toolsOf } from "./tool-grammar.ts";
 /** Options that constrain an answer. */
 export interface ConstraintOptions {
   /**
-   * The answer is a value of JSON that fits this schema: a JSON Schema, or a schema of zod 4. Keywords that would not be enforced are refused.
+   * The answer is a JSON value that fits this schema: a JSON Schema or a zod 4 schema. Keywords that would not be enforced are refused.
    * @default none
    */
   readonly schema?: object | boolean | undefined;
-  /** The answer is a text of this grammar, in the EBNF of xgrammar; its first rule is `root`. @default none */
+  /** The answer is a text of this grammar, in xgrammar's EBNF; the first rule is `root`. @default none */
   readonly grammar?: string | undefined;
   /** The whole answer matches this regular expression, with the meaning of the flag `u`. @default none */
   readonly regex?: string | RegExp | undefined;
   /**
    * Which tools of `session.chat` the answer calls: those that the model chooses (`"auto"`), none, at least one (`"required"`),
-   * or one call of a certain one. Calls other than the model's choice have arguments that fit their schemas. Next to {@link schema},
-   * `"auto"` lets the answer be calls instead of the value, and nothing else. @default "auto"; next to `schema` no calls
+   * or one call of a certain tool. Except with `"auto"`, arguments of calls fit their schemas. Together with {@link schema},
+   * `"auto"` lets the answer be calls instead of the value, and nothing else. @default "auto"; with `schema` no calls
    */
   readonly toolChoice?: "auto" | "none" | "required" | {
     /** The tool. */
@@ -38,25 +38,25 @@ export interface ConstraintOptions {
   } | undefined;
 }
 
-/** A grammar, and where it comes from. */
+/** A grammar and its origin. */
 export interface ConstraintGrammar {
   /** The option, for errors. */
   readonly argument: string;
   /** In xgrammar's EBNF. */
   readonly grammar: string;
-  /** Whether the caller wrote it. */
+  /** Whether the caller wrote the grammar. */
   readonly foreign: boolean;
-  /** Whether its text may have calls of tools. */
+  /** Whether the grammar's texts may have tool calls. */
   readonly calls: boolean;
 }
 
-/** The form and the tools of a session's answers. */
+/** The format and tools of a session's answers. */
 export interface AnswerContext {
   readonly format: AnswerFormat | undefined;
   readonly tools: readonly object[];
 }
 
-/** The most steps to make a grammar, of states, edges and schemas: about a second. */
+/** The most steps to make a grammar, counting states, edges and schemas: about a second. */
 const mostSteps = 1_000_000;
 
 const zod = lazily(({ z }) => z);
@@ -64,7 +64,8 @@ const zod = lazily(({ z }) => z);
 /**
  * The grammar of a generation's options; undefined if there is no constraint.
  *
- * @throws {GatedDeltaError} that names the option, for several constraints at once and wrong ones; {@link UnsupportedError} for what would not be enforced.
+ * @throws {GatedDeltaError} that names the option, for wrong constraints and several at once; {@link UnsupportedError} for those that would
+ *   not be enforced.
  */
 export function constraintOf(op: string, options: ConstraintOptions, context: () => AnswerContext): ConstraintGrammar | undefined {
   const { schema, grammar, regex, toolChoice = "auto" } = options;
@@ -99,18 +100,18 @@ export function constraintOf(op: string, options: ConstraintOptions, context: ()
 
 const noTools: AnswerContext = { format: undefined, tools: [] };
 
-/** How calls are written, where a grammar can say it. */
+/** How calls are written, if a grammar can express it. */
 function writtenCall(op: string, format: AnswerFormat | undefined): CallFormat {
   const call = format?.toolCall;
   if (call !== undefined && call.syntax !== "python") return call;
   throw new UnsupportedError({ op, argument: "toolChoice", expected: "a chat template whose calls are JSON or between tags", received: call === undefined ? "one without calls" : "one whose calls are Python" });
 }
 
-/** Grammars that were made, by their options: those of a server's requests are often the same. The last one used is the last one. */
+/** Finished grammars by their options, since a server's requests often have the same. The last entry is the last one used. */
 const grammars = new Map<string, ConstraintGrammar>();
 const mostGrammars = 64;
 
-/** @param from what it is made of. */
+/** @param from the text that the grammar is made of. */
 function made(op: string, argument: string, from: string, calls: boolean, build: (grammar: Grammar) => Part): ConstraintGrammar {
   const key = `${argument} ${calls} ${from}`;
   const found = grammars.get(key) ?? { ...make(op, argument, build), calls };
@@ -136,7 +137,7 @@ function make(op: string, argument: string, build: (grammar: Grammar) => Part): 
   return { argument, grammar: written, foreign: false };
 }
 
-/** A JSON Schema as plain JSON, also of a schema of zod. */
+/** A JSON Schema as plain JSON, also for a zod schema. */
 function readSchema(op: string, value: object | boolean): unknown {
   if (typeof value === "boolean") return value;
   const schema = reading(op, "schema", () => {

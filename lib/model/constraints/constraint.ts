@@ -1,7 +1,7 @@
 /**
- * The tokens that may come at each position of an answer that follows a grammar. The grammar begins where thoughts end; after them line ends may
- * come first, as chat templates write them. Masks come from a Worker: they are asked for as soon as the tokens before them are
- * known, and wait while the model runs.
+ * The tokens that may come at each position of an answer that follows a grammar. The grammar begins where thoughts end; line ends may come
+ * between the two, as chat templates write them. Masks come from a Worker: they are requested as soon as the tokens before them are known,
+ * and are made while the model runs.
  */
 import { GatedDeltaError } from "../../errors.ts";
 import type { Barred } from "../sampling/sampler.ts";
@@ -15,7 +15,7 @@ export interface ConstraintParts {
   /** End tokens of the model, and those of the caller. */
   readonly ends: readonly number[];
   readonly stopTokens: ReadonlySet<number>;
-  /** Tokens of tags, which are no text of the grammar. */
+  /** Tokens of tags, which are not text of the grammar. */
   readonly tags: ReadonlySet<number>;
   /** Tokens of line ends, and how many each has. */
   readonly lineEnds: ReadonlyMap<number, number>;
@@ -31,7 +31,7 @@ export class Constraint {
   /** Line ends that may still come before the text. */
   #lineEnds: number;
   #begun = false;
-  /** Masks for the next positions, of those that the constraint is for. */
+  /** Masks for the next positions to which the constraint applies. */
   #masks: Masks = [];
   #asked: Promise<void> | undefined;
   #closed = false;
@@ -42,7 +42,7 @@ export class Constraint {
     this.#lineEnds = open ? mostLineEnds : 0;
   }
 
-  /** Whether the mask of the next position is there. */
+  /** Whether the mask of the next position has arrived. */
   get ready(): boolean {
     return this.#masks.length > 0;
   }
@@ -76,10 +76,10 @@ export class Constraint {
   /**
    * Waits for the masks of the next position and after guesses.
    *
-   * @returns the guesses that may come.
+   * @returns the allowed guesses.
    */
   async after(guesses: readonly number[]): Promise<readonly number[]> {
-    // Line ends before the text are not the Worker's.
+    // Line ends before the text do not go to the Worker.
     this.ask(this.#lineEnds > 0 && !this.#begun ? [] : guesses);
     await this.arrived();
     return guesses.slice(0, this.#masks.length - 1);

@@ -1,14 +1,14 @@
 /**
- * A bound on the work of making a grammar. It is made on the thread that serves everything else, so a schema whose parts combine to millions
- * of steps must be refused after a part of them. Grammars are made without a pause, so one counter is enough.
+ * A bound on the work of making a grammar. Grammars are made on the thread that serves everything else, so a schema whose parts combine to
+ * millions of steps must be refused after some of them. Grammars are made without a pause, so one counter is enough.
  */
 
-/** There was more work than was allowed. */
+/** The error for more work than is allowed. */
 export class TooMuchWork extends Error {}
 
 let left = Infinity;
 
-/** Runs work that may {@link spend} only so many steps. */
+/** Runs work that may {@link spend} at most this many steps. */
 export function withEffort<T>(most: number, work: () => T): T {
   const before = left;
   left = most;
@@ -22,7 +22,7 @@ export function withEffort<T>(most: number, work: () => T): T {
 /**
  * Counts steps.
  *
- * @throws {TooMuchWork} once there were too many.
+ * @throws {TooMuchWork} once there are too many.
  */
 export function spend(steps: number): void {
   left -= steps;

@@ -1,8 +1,8 @@
-/** Reads regular expressions of ECMAScript. */
+/** Reads ECMAScript regular expressions. */
 import { joinPoints, otherPoints } from "./automaton.ts";
 import type { Points } from "./automaton.ts";
 
-/** The expression is wrong, or has a part that is not known. */
+/** The error for an expression that is wrong or has an unknown part. */
 export class ExpressionProblem extends Error {}
 
 /** A part of an expression. */
@@ -15,7 +15,7 @@ export type Part =
 export interface Branch {
   readonly fromStart: boolean;
   readonly toEnd: boolean;
-  /** Expressions that must fit at its beginning, or must not. */
+  /** Expressions that must, or must not, fit at the beginning of the alternative. */
   readonly lookaheads: readonly { readonly branches: readonly Branch[]; readonly wanted: boolean }[];
   readonly part: Part;
 }
@@ -31,7 +31,7 @@ const blanks = joinPoints([range(9, 13), range(32), range(0xa0), range(0x1680), 
 const classes: Readonly<Record<string, Points>> = { d: digits, D: otherPoints(digits), w: words, W: otherPoints(words), s: blanks, S: otherPoints(blanks) };
 const controls: Readonly<Record<string, number>> = { n: 10, r: 13, t: 9, f: 12, v: 11 };
 
-/** The largest count of a quantifier, and the most parts once quantifiers are written out. */
+/** The largest count of a quantifier, and the most parts once quantifiers are expanded. */
 export const mostParts = 20_000;
 
 /** The most characters of an expression. */
@@ -66,7 +66,7 @@ export class ExpressionReader {
     if (this.#next !== undefined) this.#refuse("no \")\" without \"(\"");
   }
 
-  /** @param whole whether anchors and lookaheads may stand here. */
+  /** @param whole whether anchors and lookaheads are allowed here. */
   branches(whole: boolean): Branch[] {
     const found = [this.#branch(whole)];
     while (this.#take("|")) found.push(this.#branch(whole));

@@ -1,6 +1,6 @@
 /**
- * Regular expressions of ECMAScript, by code points (flag `u`), as automata. Groups, classes, quantifiers, `^` and `$` at the ends of
- * an alternative, and lookaheads at its beginning are known; other assertions, references back and properties are refused.
+ * ECMAScript regular expressions, by code points (flag `u`), as automata. Groups, classes, quantifiers, `^` and `$` at the ends of
+ * an alternative, and lookaheads at its beginning are supported; other assertions, backreferences and properties are refused.
  */
 import { TooManyStates, anyPoint, both, complement, explore } from "./automaton.ts";
 import type { Automaton, Points } from "./automaton.ts";
@@ -11,7 +11,7 @@ import type { Branch, Part } from "./expression-reader.ts";
 /**
  * The automaton of an expression.
  *
- * @param search whether the expression may match anywhere in a text, as a schema's `pattern`; otherwise it must match all of it.
+ * @param search whether the expression may match anywhere in a text, like a schema's `pattern`; otherwise it must match the whole text.
  * @throws {ExpressionProblem} with the reason.
  */
 export function automatonOf(source: string, search: boolean): Automaton {
@@ -41,7 +41,7 @@ function ofBranches(branches: readonly Branch[], search: boolean, openEnd = sear
   }, determined([whole]));
 }
 
-/** An automaton with several states at a time, made deterministic. */
+/** A nondeterministic automaton, made deterministic. */
 function determined(alternatives: readonly Part[]): Automaton {
   const edges: { readonly points: Points; readonly to: number }[][] = [];
   const empty: number[][] = [];
@@ -105,7 +105,7 @@ function determined(alternatives: readonly Part[]): Automaton {
   };
   return explore<readonly number[]>(closed([start]), (states) => states.join(), (states) => {
     const all = states.flatMap((state) => edges[state]!);
-    // Where ranges begin and end, in order, with the states that are reached from there on, or no longer.
+    // Where ranges begin and end, in order, with the states that are reached from there on or no longer reached.
     const changes = new Map<number, { readonly begin: number[]; readonly end: number[] }>();
     const changesAt = (point: number) => {
       let found = changes.get(point);
@@ -123,7 +123,7 @@ function determined(alternatives: readonly Part[]): Automaton {
     const reached = new Set<number>();
     const next: [number, number, readonly number[]][] = [];
     for (const [i, [at, { begin, end: over }]] of sorted.entries()) {
-      // Each state is reached by the ranges of one part, which are apart.
+      // Each state is reached by the ranges of one part, which are disjoint.
       for (const to of over) reached.delete(to);
       for (const to of begin) reached.add(to);
       if (reached.size === 0) continue;

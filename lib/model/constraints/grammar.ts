@@ -1,12 +1,12 @@
-/** Grammars as data, and their text in the EBNF of xgrammar. */
+/** Grammars as data, and their text in xgrammar's EBNF. */
 import { commonPoints, joinPoints, otherPoints, smallestOf } from "./automaton.ts";
 import type { Automaton, Points, State } from "./automaton.ts";
 import { spend } from "./effort.ts";
 import { byteRangesOf } from "./utf8-ranges.ts";
 
 /**
- * A class of xgrammar. One without `except` matches a byte: xgrammar's classes know no characters beyond ASCII. One with `except` matches a
- * character that is not among these of ASCII, and takes each sequence of bytes that has the form of UTF-8 for one.
+ * A character class of xgrammar. Without `except` it matches a byte: xgrammar's classes know no characters beyond ASCII. With `except` it
+ * matches a character other than these ASCII ones, and treats each sequence of bytes in the form of UTF-8 as one character.
  */
 interface CharacterClass {
   readonly bytes: readonly (readonly [number, number])[];
@@ -14,7 +14,7 @@ interface CharacterClass {
   readonly repeated: boolean;
 }
 
-/** A part of a grammar. A choice of nothing matches nothing. */
+/** A part of a grammar. An empty choice matches nothing. */
 export type Part =
   | { readonly kind: "text"; readonly text: string }
   | { readonly kind: "class"; readonly class: CharacterClass }
@@ -23,9 +23,9 @@ export type Part =
 
 export const text = (content: string): Part => ({ kind: "text", text: content });
 const classPart = (bytes: Points, except: boolean, repeated: boolean): Part => ({ kind: "class", class: { bytes, except, repeated } });
-/** Characters of ASCII. */
+/** ASCII characters. */
 export const ascii = (points: Points): Part => classPart(points, false, false);
-/** Any number of characters other than these of ASCII. */
+/** Any number of characters other than these ASCII ones. */
 export const anyExcept = (points: Points): Part => classPart(points, true, true);
 export const sequence = (...parts: readonly Part[]): Part => ({ kind: "sequence", parts });
 export const choice = (...parts: readonly Part[]): Part => ({ kind: "choice", parts });
@@ -33,12 +33,12 @@ export const rule = (name: string): Part => ({ kind: "rule", name });
 export const never: Part = choice();
 export const nothing: Part = text("");
 
-/** How an automaton's code points are written: as they are, or within a string of JSON. */
+/** How an automaton's code points are written: as they are, or within a JSON string. */
 export type Writing = "plain" | "json";
 
 const asciiPoints: Points = [[0, 0x7f]];
 const beyondAscii: Points = [[0x80, 0xd7ff], [0xe000, 0x10ffff]];
-/** Characters that a string of JSON does not hold as they are: the quote, the backslash and controls. */
+/** Characters that must be escaped in a JSON string: the quote, the backslash and controls. */
 export const escapedInJson: Points = [[0, 0x1f], [0x22, 0x22], [0x5c, 0x5c]];
 const plainInJson = otherPoints(escapedInJson);
 /** Their short escapes. */
@@ -47,10 +47,10 @@ const escapes: readonly (readonly [number, string])[] = [
 ];
 const escaped = new Map(escapes);
 
-/** The text after a string or a number of JSON: with assertions about it xgrammar decides which tokens may reach beyond the value's end. */
+/** The text after a JSON string or number: from assertions about it, xgrammar decides which tokens may extend beyond the value's end. */
 const followers = { string: "[ \\n\\t]* [,}\\]:]", number: "[ \\n\\t]* [,}\\]]" } as const;
 
-/** The grammar is larger than xgrammar compiles in reasonable time. `message` says what is allowed. */
+/** The error for a grammar larger than xgrammar compiles in reasonable time. `message` says what is allowed. */
 export class GrammarTooLarge extends Error {
   readonly received: string;
 
@@ -60,9 +60,9 @@ export class GrammarTooLarge extends Error {
   }
 }
 
-/** The most states at which any character may come: xgrammar takes about a tenth of a second for each, with a large vocabulary. */
+/** The most states at which any character may come: with a large vocabulary, xgrammar takes about a tenth of a second for each. */
 const mostWideStates = 1000;
-/** The most rules, and characters of all texts: xgrammar takes about a millisecond for a rule, and for some hundred characters. */
+/** The most rules, and characters of all texts: xgrammar takes about a millisecond for a rule, and for a few hundred characters. */
 const mostRules = 12_000;
 const mostCharacters = 1_500_000;
 /** The characters that a range of a class counts as. */
@@ -73,9 +73,9 @@ const mostPairs = 5_000_000;
 /** A grammar that is being made: rules by name. */
 export class Grammar {
   readonly #rules = new Map<string, Part>();
-  /** The text after each rule, where it is known: then xgrammar need not try tokens that go on after the rule for each mask. */
+  /** The text after each rule, where it is known, so that xgrammar need not try, for each mask, tokens that extend beyond the rule. */
   readonly #followers = new Map<string, string>();
-  /** Parts that are used again, by what they are made of. */
+  /** Parts that are used again, by their {@link shared} keys. */
   readonly #shared = new Map<string, Part>();
   /** States of automata at which most tokens may come, each of which takes time to compile. */
   #wide = 0;
@@ -90,14 +90,14 @@ export class Grammar {
     return rule(name);
   }
 
-  /** The part that was made of the same before, or else a new one: equal schemas have the same rules. */
+  /** The part that was made for the same key, or else a new one: equal schemas have the same rules. */
   shared(key: string, make: () => Part): Part {
     let found = this.#shared.get(key);
     if (found === undefined) this.#shared.set(key, (found = make()));
     return found;
   }
 
-  /** Says that so many optional properties may come next at some place. */
+  /** Records that this many optional properties may come next at some place. */
   leaves(optional: number): void {
     this.#pairs += optional;
     if (this.#pairs > mostPairs) throw new GrammarTooLarge(`objects with fewer optional properties, such as ${Math.floor(Math.sqrt(2 * mostPairs))} in all`, "more");
@@ -145,7 +145,7 @@ export class Grammar {
         const [low, high] = [commonPoints(plain, asciiPoints), commonPoints(plain, beyondAscii)];
         const whole = JSON.stringify(high) === JSON.stringify(beyondAscii);
         const next = rule(names[target]!);
-        // Bytes that are no UTF-8 become U+FFFD, which a loop over all characters takes as well.
+        // Bytes that are not UTF-8 become U+FFFD, which a loop over all characters also accepts.
         if (target === i && whole) loop = anyExcept(commonPoints(otherPoints(low), asciiPoints));
         else {
           if (target === i && low.length > 0) loop = classPart(low, false, true);
@@ -168,7 +168,7 @@ export class Grammar {
   }
 
   /**
-   * Its text, with what can never be matched left out.
+   * The grammar's text, without parts that can never be matched.
    *
    * @returns undefined if nothing matches the grammar.
    * @throws {GrammarTooLarge}
@@ -217,7 +217,7 @@ export class Grammar {
   /** The rules that match some text of finite length. */
   #finite(): ReadonlySet<string> {
     const finite = new Set<string>();
-    // Rules refer to some before them and to some after them. So a few passes leave only those that refer to themselves, and their users.
+    // Rules refer to earlier and to later ones. So a few passes leave only rules that refer to themselves, and the users of these.
     let left = [...this.#rules];
     for (let pass = 0; pass < 4; pass++) left = left.filter(([name, part]) => !finiteWith(part, finite) || finite.add(name).size === 0).reverse();
     const users = new Map<string, (typeof left)[number][]>();
@@ -228,7 +228,7 @@ export class Grammar {
         else list.push(one);
       }
     }
-    // Each of them is looked at again when one that it refers to turns out to be finite.
+    // Each remaining rule is examined again when a rule that it refers to turns out to be finite.
     for (let next = left.pop(); next !== undefined; next = left.pop()) {
       const [name, part] = next;
       if (finite.has(name) || !finiteWith(part, finite)) continue;
@@ -260,7 +260,7 @@ function finiteWith(part: Part, finite: ReadonlySet<string>): boolean {
   }
 }
 
-/** Escapes of JSON for the code points that need them. */
+/** JSON escapes for the code points that need them. */
 function escapesOf(all: Points): Part[] {
   const has = (point: number): boolean => all.some(([from, to]) => from <= point && point <= to);
   const found: Part[] = [];

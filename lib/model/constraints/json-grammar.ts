@@ -1,7 +1,7 @@
 /**
- * Grammars of JSON that fits a schema (JSON Schema 2020-12). Each text of the grammar is valid; not each valid text is in the grammar:
- * properties come in the schema's order, other properties only where `additionalProperties` asks for them, and blank only where
- * programs write it. Keywords that would not be enforced are refused.
+ * Grammars of JSON that fits a schema (JSON Schema 2020-12). Every text of the grammar is valid, but not every valid text is in the
+ * grammar: properties come in the schema's order, other properties only where `additionalProperties` asks for them, and whitespace
+ * only where programs write it. Keywords that would not be enforced are refused.
  */
 import { accepts, both, ofTexts } from "./automaton.ts";
 import type { Automaton } from "./automaton.ts";
@@ -17,10 +17,10 @@ import { areDisjoint, haveTag, isObject, keywordsOf, merged, refuseUnknown, type
 import type { TypeName } from "./schema-keywords.ts";
 import { countOf, numbersOf, otherThan, stringsOf } from "./schema-strings.ts";
 
-/** The most schemas within each other. */
+/** The deepest nesting of schemas. */
 export const deepest = 200;
 
-/** The steps that a schema counts as for {@link spend}, its automata apart. */
+/** The steps that a schema counts as for {@link spend}, not including its automata. */
 export const stepsOfSchema = 20;
 
 /** References that lead to a value without an object or array around it. */
@@ -29,10 +29,10 @@ type Open = readonly string[];
 /** The parts of an object's grammar. */
 interface Members {
   readonly members: readonly { readonly name: string; readonly required: boolean; readonly value: Part }[];
-  /** How many there are at least and at most. */
+  /** The least and largest number of members. */
   readonly least: number;
   readonly most: number;
-  /** The values of other properties, if there may be any, and the names that any may have. */
+  /** The values of other properties, if any are allowed, and the names that properties may have. */
   readonly others: Part | undefined;
   readonly keys: Automaton | undefined;
 }
@@ -98,7 +98,7 @@ export class JsonGrammar {
     return this.value(merged(schema, key, target, path), path, open);
   }
 
-  /** A schema, or the one that it refers to. */
+  /** A schema, or the schema that it refers to. */
   resolved(schema: unknown, path: string): unknown {
     let found = schema;
     for (let steps = 0; isObject(found) && found["$ref"] !== undefined; steps++) {
@@ -166,7 +166,7 @@ export class JsonGrammar {
     }
   }
 
-  /** Blank between two parts. */
+  /** Whitespace between two parts. */
   get #blank(): Part {
     if (!this.grammar.has("blank")) this.grammar.set("blank", this.grammar.automaton("blank_part", automatonOf("(?: |\\n[ \\t]{0,20})?", false), "plain"));
     return rule("blank");

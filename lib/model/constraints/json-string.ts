@@ -1,8 +1,8 @@
-/** The rules for any string of JSON. */
+/** The rules for any JSON string. */
 import { anyExcept, ascii, choice, escapedInJson, rule, sequence, text } from "./grammar.ts";
 import type { Grammar, Part } from "./grammar.ts";
 
-/** Any string of JSON. */
+/** Any JSON string. */
 export function anyString(grammar: Grammar): Part {
   if (grammar.has("string")) return rule("string");
   const hex = ascii([[0x30, 0x39], [0x41, 0x46], [0x61, 0x66]]);

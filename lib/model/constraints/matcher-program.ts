@@ -9,9 +9,9 @@ export interface MatcherData {
   readonly library: string;
   /** Number of logits. */
   readonly vocabSize: number;
-  /** End tokens, which have no text; they come where a text of the grammar may end. */
+  /** End tokens, which have no text; they are allowed where a text of the grammar may end. */
   readonly ends: readonly number[];
-  /** How many compiled grammars are kept, without those that open texts use. */
+  /** How many compiled grammars are kept, not counting those that open texts use. */
   readonly mostGrammars: number;
 }
 
@@ -19,7 +19,7 @@ export interface MatcherData {
 export type MatcherRequest =
   /** The next tokens of the vocabulary in the alphabet of byte-level BPE; empty for tokens without text. */
   | { readonly kind: "tokens"; readonly tokens: readonly string[] }
-  /** Compiles a grammar, unless that was done, and begins a text of it. `id` names it from then on. */
+  /** Compiles a grammar, unless already compiled, and begins a text of it. From then on `id` names the text. */
   | { readonly kind: "open"; readonly id: number; readonly grammar: string }
   /** The tokens that come next, and guesses after them, which are undone. */
   | { readonly kind: "next"; readonly id: number; readonly matcher: number; readonly tokens: readonly number[]; readonly guesses: readonly number[] }
@@ -32,7 +32,7 @@ export type MatcherAnswer = { readonly id: number } & (
   | { readonly kind: "masks"; readonly masks: readonly Int32Array<ArrayBuffer>[] }
   /** A token that does not fit. */
   | { readonly kind: "unfit"; readonly index: number }
-  /** The library has failed, and is not usable any more. */
+  /** The library has failed and is no longer usable. */
   | { readonly kind: "failed"; readonly message: string }
 );
 
@@ -60,7 +60,7 @@ export function serveMasks(): void {
   const { parentPort, workerData } = process.getBuiltinModule("node:worker_threads");
   const { library: path, vocabSize, ends, mostGrammars } = workerData as MatcherData;
   const said: string[] = [];
-  // The library binds these when it is loaded, and writes the reason of a failure to the first.
+  // The library binds these when it is loaded, and writes the reason for a failure to the first.
   console.error = (...parts: unknown[]) => void said.push(parts.join(" "));
   console.log = console.warn = () => {};
   const load = (): Library => createRequire(path)(path) as Library;

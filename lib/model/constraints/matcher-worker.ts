@@ -8,13 +8,13 @@ import type { MatcherAnswer, MatcherData, MatcherRequest } from "./matcher-progr
 /** Tokens in a message. */
 const tokensAtOnce = 4096;
 
-/** Compiled grammars that a Worker keeps although no text uses them. */
+/** Number of compiled grammars that a Worker keeps although no text uses them. */
 const mostGrammars = 16;
 
 type Asked = Exclude<MatcherRequest, { readonly kind: "tokens" | "close" }>;
 type WithoutId<Request> = Request extends unknown ? Omit<Request, "id"> : never;
 
-/** The library has failed, or did not answer in time. */
+/** The error when the library has failed or did not answer in time. */
 export class MatcherFailure extends Error {}
 
 /** A model's tokens, for a Worker. */
@@ -29,7 +29,7 @@ export interface MatcherTokens {
 export class MatcherWorker {
   readonly #worker: Worker;
   readonly #waiting = new Map<number, { resolve(answer: MatcherAnswer): void; reject(error: unknown): void }>();
-  /** Grammars that it may have, those used last at the end. */
+  /** Grammars that the Worker may have, the most recently used at the end. */
   readonly #grammars = new Set<string>();
   #ids = 0;
   #open = 0;
@@ -54,7 +54,7 @@ export class MatcherWorker {
     return this.#open;
   }
 
-  /** Whether it may be compiling: what it is asked meanwhile waits. */
+  /** Whether the Worker may be compiling; requests wait meanwhile. */
   get compiling(): boolean {
     return this.#opening.length > 0;
   }
@@ -63,12 +63,12 @@ export class MatcherWorker {
     return this.#ended;
   }
 
-  /** Whether it has compiled a grammar, and kept it as far as known: the Worker drops unused ones. */
+  /** Whether the Worker has compiled a grammar and, as far as known, kept it: it drops unused ones. */
   has(grammar: string): boolean {
     return this.#grammars.has(grammar);
   }
 
-  /** Whether it compiles a grammar now, or is about to. */
+  /** Whether the Worker is compiling a grammar, or about to. */
   compiles(grammar: string): boolean {
     return this.#opening.includes(grammar);
   }
@@ -76,7 +76,7 @@ export class MatcherWorker {
   /**
    * Asks for an answer.
    *
-   * @param limit milliseconds after which it is given up, and the Worker with it.
+   * @param limit milliseconds after which the request is given up, and the Worker with it.
    * @throws {MatcherFailure}
    */
   async ask(request: WithoutId<Asked>, limit: number): Promise<MatcherAnswer> {
@@ -121,7 +121,7 @@ export class MatcherWorker {
     if (!this.#ended) this.#worker.postMessage({ kind: "close", matcher } satisfies MatcherRequest);
   }
 
-  /** Ends it; what it was asked fails. */
+  /** Ends the Worker; its pending requests fail. */
   end(reason: string): void {
     if (this.#ended) return;
     this.#ended = true;
@@ -134,7 +134,7 @@ export class MatcherWorker {
       this.#waiting.get(answer.id)?.resolve(answer);
       return;
     }
-    // After a failure nothing is known of the library's memory.
+    // After a failure the state of the library's memory is unknown.
     const reason = answer.message.replace(/^\[FATAL\] \S+: /, "");
     this.#waiting.get(answer.id)?.reject(new MatcherFailure(reason));
     this.#waiting.delete(answer.id);

@@ -10,7 +10,7 @@ import type { MatcherTokens } from "./matcher-worker.ts";
 /** The optional package. */
 const packageName = "@mlc-ai/web-xgrammar";
 
-/** The most Workers, and milliseconds to check, to compile and to answer. */
+/** The most Workers, and the most milliseconds to check, to compile and to answer. */
 const mostWorkers = 3;
 const checkLimit = 10_000;
 const compileLimit = 120_000;
@@ -22,7 +22,7 @@ export type Masks = readonly Int32Array[];
 /** A text that follows a grammar. */
 export interface Matching {
   /**
-   * Adds tokens, and looks at guesses after them.
+   * Adds tokens, and examines guesses after them.
    *
    * @returns the masks after the tokens and after each guess that fits; the index of the first token that does not fit.
    */
@@ -39,7 +39,7 @@ interface Opening {
 
 export class Matchers implements Disposable {
   readonly #workers: MatcherWorker[] = [];
-  /** Grammars of callers that were parsed without a problem. */
+  /** Callers' grammars that were parsed without a problem. */
   readonly #checked = new Set<string>();
   /** Texts that wait for a Worker, in order. */
   readonly #waiting: Opening[] = [];
@@ -47,10 +47,10 @@ export class Matchers implements Disposable {
   #disposed = false;
 
   /**
-   * Begins a text of a grammar. It is there at once; what it is asked waits until the grammar is compiled, and fails if that fails: with a
+   * Begins a text of a grammar. The text exists at once; its requests wait until the grammar is compiled, and fail if that fails: with a
    * {@link GatedDeltaError} for a grammar that takes too long to compile, and if the library fails.
    *
-   * @param argument the option that it comes from, for errors.
+   * @param argument the option that the grammar comes from, for errors.
    * @throws {UnsupportedError} without the package.
    */
   async open(op: string, argument: string, text: ModelText, limits: { readonly vocabSize: number; readonly eosTokens: readonly number[] }, grammar: string): Promise<Matching> {
@@ -72,7 +72,7 @@ export class Matchers implements Disposable {
     this.#waiting.push(opening);
     this.#begin(library, vocabulary);
     let closed = false;
-    /** Ends with the last question: the Worker forgets a closed text, and must not be asked about it. */
+    /** Settles with the last request: the Worker forgets a closed text and must not be asked about it. */
     let asked: Promise<unknown> = opened;
     return {
       next: async (tokens, guesses) => {
@@ -84,7 +84,7 @@ export class Matchers implements Disposable {
             throw failedError(op, cause);
           });
         });
-        // Without a value: it would hold all masks of the answer.
+        // Without a value, which would hold all masks of the answer.
         asked = Promise.allSettled([asked, answering]).then(() => {});
         const answer = await answering;
         if (answer.kind === "unfit") return { unfit: answer.index };
@@ -100,7 +100,7 @@ export class Matchers implements Disposable {
           asked.then(close).catch(() => {});
           return;
         }
-        // Its compilation has not begun, and no text waits for it any more.
+        // Its compilation has not begun, and no text waits for it any longer.
         this.#waiting.splice(place, 1);
         opening.fail("it was closed");
       },
@@ -108,9 +108,9 @@ export class Matchers implements Disposable {
   }
 
   /**
-   * Tries a caller's grammar with a vocabulary of bytes, in a Worker of its own: the library ends with a wrong one, or never.
+   * Tries a caller's grammar with a vocabulary of bytes, in a separate Worker: a wrong grammar can end the library or hang it.
    *
-   * @throws {GatedDeltaError} of code `invalid-argument` that says where it is wrong.
+   * @throws {GatedDeltaError} of code `invalid-argument` that says where the grammar is wrong.
    */
   async check(op: string, argument: string, grammar: string): Promise<void> {
     if (this.#checked.has(grammar)) return;
@@ -149,8 +149,8 @@ export class Matchers implements Disposable {
   }
 
   /**
-   * The Worker for a grammar: one that has it and compiles nothing, one that compiles it, one that nothing uses, a new one, or else, of those that do not
-   * compile, the one with the fewest texts; none if all compile.
+   * The Worker for a grammar: one that has the grammar and compiles nothing, one that compiles it, an unused one, a new one, or else, of
+   * those that do not compile, the one with the fewest texts; none if all compile.
    */
   #worker(library: string, tokens: MatcherTokens, grammar: string): MatcherWorker | undefined {
     const alive = this.#workers.filter((worker) => !worker.ended);
@@ -174,7 +174,7 @@ export class Matchers implements Disposable {
 }
 
 /**
- * Where the package is.
+ * The path of the package.
  *
  * @throws {UnsupportedError} that says how to install it.
  */

@@ -16,14 +16,14 @@ export interface Limits {
   readonly most: Limit | undefined;
 }
 
-/** Digits of integers that no limit bounds: such numbers are exact in float64. */
+/** The most digits of integers without a limit: such numbers are exact in float64. */
 const integerDigits = 15;
-/** The most digits of a decimal number: with no more, different ones are different in float64. */
+/** The most digits of a decimal number: up to this length, different numbers are different in float64. */
 const decimalDigits = 15;
 
 const regular = (source: string): Automaton => automatonOf(source, false);
 
-/** A number's digits as far as they were read: how many, and how they compare with as many of the limits'. */
+/** The digits of a number read so far: how many, and how they compare with the same number of the limits' digits. */
 interface Prefix {
   readonly sign: "" | "-";
   readonly count: number;
@@ -38,7 +38,7 @@ interface Span {
   readonly longest: number;
 }
 
-/** Integers within limits. Their digits are compared one by one, as an expression for hundreds of digits would be nested too deep. */
+/** Integers within limits. Digits are compared one by one, because an expression for hundreds of digits would be nested too deeply. */
 export function integersWithin({ least, most }: Limits): Automaton {
   const low = least === undefined ? undefined : toInteger(least, 1);
   const high = most === undefined ? undefined : toInteger(most, -1);
@@ -72,7 +72,7 @@ function nextDigits({ sign, count, toLow, toHigh }: Prefix, { low, high, longest
     // No digits come after a leading zero.
     const next = count === 0 && digit === 0 ? longest : count + 1;
     if (next !== count + 1 && low !== "0") continue;
-    // Once digits differ, the comparison is decided; beyond a lower limit's digits the number is larger than it.
+    // Once digits differ, the comparison is decided; with more digits than the lower limit, the number is larger.
     const below = next > low.length ? 1 : toLow || Math.sign(digit - Number(low[count]));
     const above = high === undefined ? -1 : toHigh || Math.sign(digit - Number(high[count]));
     edges.push([48 + digit, 48 + digit, { sign, count: next, toLow: below, toHigh: count === 0 && digit === 0 ? -1 : above }]);
@@ -143,7 +143,7 @@ export function numbersWithin({ least, most }: Limits): Automaton | undefined {
   });
 }
 
-/** Numbers without a sign, within limits of which the lower one is not negative. */
+/** Unsigned numbers within limits, of which the lower one is not negative. */
 function magnitudes(least: Limit, most: Limit | undefined): Automaton | undefined {
   const lower = digitsOf(Number(least.value));
   const upper = most === undefined ? undefined : digitsOf(Math.max(0, Number(most.value)));
@@ -185,7 +185,7 @@ function beyond({ whole, rest }: { readonly whole: string; readonly rest: string
     if (!larger && digit > 0) ways.push(`${whole}\\.${before}[0-${digit - 1}]\\d*`);
   }
   if (!larger && !zeros) {
-    // Fewer digits of a number are less than all of them.
+    // A number with fewer digits is less than one with all of them.
     const significant = rest.replace(/0+$/, "");
     ways.push(whole);
     for (let i = 1; i < significant.length; i++) ways.push(`${whole}\\.${significant.slice(0, i)}`);

@@ -1,4 +1,4 @@
-/** Where the thoughts of an answer begin and end, token by token. */
+/** Follows where the thoughts of an answer begin and end, token by token. */
 import type { Tags } from "../text/formats/answer-format.ts";
 
 /** The tags of thoughts, and the tokens of a model. */
@@ -17,7 +17,7 @@ export class Reasoning {
   /** The last characters, in which a tag may have begun. */
   #tail = "";
   #count = 0;
-  /** How many tokens of the end tag were forced. */
+  /** How many tokens of the end tag have been forced. */
   #forced = 0;
 
   /**
@@ -35,12 +35,12 @@ export class Reasoning {
     return this.#inside;
   }
 
-  /** The next token, where it is one of the tag that ends thoughts which are too long. */
+  /** The next token, if it is part of the tag that ends thoughts that are too long. */
   get forced(): number | undefined {
     return this.#inside && this.#count >= this.#most ? this.#text.endTokens[this.#forced] : undefined;
   }
 
-  /** Whether a token would end thoughts, and go on with more than blank. */
+  /** Whether a token would end thoughts and continue with more than whitespace. */
   endsWithText(token: number): boolean {
     if (!this.#inside) return false;
     const { tags: { end }, textOf } = this.#text;
@@ -67,7 +67,7 @@ export class Reasoning {
     this.#forced = 0;
   }
 
-  /** The same at this place, to look ahead. */
+  /** A copy at this place, to look ahead. */
   copy(): Reasoning {
     const other = new Reasoning(this.#text, this.#inside, this.#most);
     other.#tail = this.#tail;

@@ -1,4 +1,4 @@
-/** The keywords of schemas: which are known, which say nothing about values, and how schemas combine. */
+/** The keywords of schemas: the known ones, those that say nothing about values, and how schemas combine. */
 import { stringifyWithDigits } from "../text/json-digits.ts";
 import { spend } from "./effort.ts";
 import { SchemaProblem } from "./schema-problem.ts";
@@ -21,10 +21,10 @@ const silent = [
   "contentEncoding", "contentMediaType",
 ];
 
-/** All keywords that are enforced, or that say nothing. */
+/** All keywords that are enforced or say nothing. */
 const known = new Set([...Object.values(ofTypes).flat(), ...silent, "type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref", "uniqueItems"]);
 
-/** A schema's keywords for values of a type, as a text that is the same for schemas that allow the same. */
+/** A schema's keywords for values of a type, as text that is equal for schemas that allow the same values. */
 export const keywordsOf = (schema: JsonSchemaObject, type: keyof typeof ofTypes): string => stringifyWithDigits(ofTypes[type].filter((key) => schema[key] !== undefined).map((key) => [key, schema[key]]));
 
 const allTypes: readonly TypeName[] = ["object", "array", "string", "number", "integer", "boolean", "null"];
@@ -40,7 +40,7 @@ export function refuseUnknown(schema: JsonSchemaObject, path: string): void {
   }
 }
 
-/** The types of values that a schema allows: those that it names, or those that its keywords are for, or all. */
+/** The types of values that a schema allows: the types that it names, else those that its keywords are for, else all. */
 export function typesOf(schema: JsonSchemaObject, path: string): readonly TypeName[] {
   const { type } = schema;
   if (type === undefined) {
@@ -50,7 +50,7 @@ export function typesOf(schema: JsonSchemaObject, path: string): readonly TypeNa
   const list: readonly unknown[] = Array.isArray(type) ? type : [type];
   const names = allTypes.filter((name) => list.includes(name));
   if (list.length === 0 || list.some((one) => !allTypes.includes(one as TypeName))) throw new SchemaProblem(`${path}.type`, allTypes.join(" | "), type);
-  // Each integer is a number, too.
+  // Each integer is also a number.
   return names.includes("number") ? names.filter((name) => name !== "integer") : names;
 }
 
@@ -79,7 +79,7 @@ export function merged(schema: JsonSchemaObject, without: string, under: JsonSch
   return found;
 }
 
-/** Whether no value fits both schemas, as far as their types and constants say. */
+/** Whether no value fits both schemas, as far as their types and constants show. */
 export function areDisjoint(one: unknown, other: unknown, resolve: (schema: unknown) => unknown, depth = 0): boolean {
   spend(1);
   const [a, b] = [resolve(one), resolve(other)];
@@ -104,7 +104,7 @@ export function areDisjoint(one: unknown, other: unknown, resolve: (schema: unkn
   return false;
 }
 
-/** Whether constants of one required property tell all schemas apart, or their own: what {@link areDisjoint} finds, without comparing each two. */
+/** Whether constants of one required property, or the schemas' own, tell all schemas apart: {@link areDisjoint} without comparing pairs. */
 export function haveTag(schemas: readonly unknown[], resolve: (schema: unknown) => unknown): boolean {
   const resolved = schemas.map(resolve);
   const [first] = resolved;
@@ -126,7 +126,7 @@ export function haveTag(schemas: readonly unknown[], resolve: (schema: unknown) 
 
 const lists = new WeakMap<JsonSchemaObject, { readonly list: ReadonlySet<string> | undefined }>();
 
-/** The values of a schema that lists them, as JSON; remembered, as each schema is compared with many. */
+/** The values of a schema that lists them, as JSON; remembered, because each schema is compared with many. */
 function listOf(schema: JsonSchemaObject): ReadonlySet<string> | undefined {
   let found = lists.get(schema);
   if (found === undefined) {

@@ -17,7 +17,7 @@ export function listedValues(schema: JsonSchemaObject, path: string): readonly s
   return [...new Set(fitting.map(stringifyWithDigits))];
 }
 
-/** Whether a value of a list fits the keywords next to the list. What these ask for is found once, where a value needs it. */
+/** Whether a value of a list fits the keywords next to the list. Their requirements are computed once, when a value needs them. */
 function fitsTo(rest: JsonSchemaObject, path: string): (value: unknown) => boolean {
   let strings: { readonly found: ReturnType<typeof stringsOf> } | undefined;
   let limits: ReturnType<typeof limitsOf> | undefined;
@@ -42,7 +42,7 @@ function fitsTo(rest: JsonSchemaObject, path: string): (value: unknown) => boole
   };
 }
 
-/** The type of a value of JSON. */
+/** The type of a JSON value. */
 function typeOf(value: unknown): TypeName {
   if (value === null) return "null";
   if (Array.isArray(value)) return "array";

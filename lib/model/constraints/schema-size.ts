@@ -1,17 +1,17 @@
-/** Refuses schemas that are too large to read, before they are copied: cyclic ones and ones whose shared parts multiply included. */
+/** Refuses schemas that are too large to read, including cyclic ones and ones whose shared parts multiply, before they are copied. */
 import { GatedDeltaError, UnsupportedError } from "../../errors.ts";
 
-/** The most values of JSON in a schema, and the most within each other. */
+/** The most JSON values in a schema, and their deepest nesting. */
 const mostValues = 200_000;
 const deepestValue = 2000;
 
 /**
- * @param value JSON, or what becomes it.
+ * @param value JSON, or a value that becomes JSON.
  * @throws {UnsupportedError} that names the argument.
  */
 export function expectSmall(op: string, argument: string, value: unknown): void {
   let level: object[] = isParent(value) ? [value] : [];
-  // A level at a time: a cycle goes on until it is too deep, and shared parts count each time.
+  // A level at a time: a cycle continues until it is too deep, and shared parts count each time.
   for (let depth = 1, count = 0; level.length > 0; depth++) {
     if (depth > deepestValue) throw tooLarge(op, argument, `at most ${deepestValue} values of JSON within each other`);
     const next: object[] = [];
@@ -25,7 +25,7 @@ export function expectSmall(op: string, argument: string, value: unknown): void 
   }
 }
 
-/** Whether JSON goes on within a value. What has a method of its own for that says so itself. */
+/** Whether a value contains further JSON. A value with its own method for JSON decides that itself. */
 const isParent = (value: unknown): value is object => typeof value === "object" && value !== null && typeof (value as { toJSON?: unknown }).toJSON !== "function";
 
 function tooLarge(op: string, argument: string, expected: string): GatedDeltaError {

@@ -17,7 +17,7 @@ const label = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,20}[A-Za-z0-9])?";
 const hostname = `(?:${label}\\.){0,4}${label}`;
 const domain = `(?:${label}\\.){1,4}[A-Za-z]{2,20}`;
 
-/** Texts of the known formats; of some only the usual ones. */
+/** Texts of the known formats; for some formats only the usual ones. */
 const formats: Readonly<Record<string, string>> = {
   date,
   time,
@@ -51,7 +51,7 @@ export function stringsOf(schema: JsonSchemaObject, path: string): Automaton | u
   }
   if (format !== undefined) {
     const known = typeof format === "string" && Object.hasOwn(formats, format) ? formats[format] : undefined;
-    // Where a pattern says what the strings are, the format is only their name.
+    // If a pattern defines the strings, the format is only their name.
     if (known === undefined && pattern === undefined) throw new SchemaProblem(`${path}.format`, formatNames.map((name) => JSON.stringify(name)).join(" | "), format);
     if (known !== undefined && pattern === undefined) parts.push(ofFormat(known));
   }
@@ -61,7 +61,7 @@ export function stringsOf(schema: JsonSchemaObject, path: string): Automaton | u
   return statesAt(path, () => parts.reduce((one, other) => both(one, other)));
 }
 
-/** Makes an automaton, and names the schema that asks for too large a one. */
+/** Makes an automaton. If it is too large, the error names the schema. */
 function statesAt(path: string, make: () => Automaton): Automaton {
   try {
     return make();
@@ -80,7 +80,7 @@ function expression(source: string, search: boolean, path: string): Automaton {
   }
 }
 
-/** The largest length or count in a schema: each step takes a rule of the grammar. */
+/** The largest length or count in a schema: each step takes a grammar rule. */
 const largestCount = 10_000;
 
 /** A length or count in a schema. */
@@ -129,5 +129,5 @@ export function limitsOf(schema: JsonSchemaObject, path: string): Limits {
   };
 }
 
-/** Strings that are none of the texts. */
+/** Strings other than the texts. */
 export const otherThan = (texts: readonly string[]): Automaton => complement(ofTexts(texts));

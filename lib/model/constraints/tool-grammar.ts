@@ -1,4 +1,4 @@
-/** Grammars of answers that call tools, in the form of a model's chat template. */
+/** Grammars of answers that call tools, in the format of a model's chat template. */
 import { isRecord } from "../../checkpoint/json.ts";
 import type { AnswerFormat, CallFormat } from "../text/formats/answer-format.ts";
 import { both, complement } from "./automaton.ts";
@@ -12,7 +12,7 @@ import { SchemaProblem } from "./schema-problem.ts";
 import type { JsonSchemaObject } from "./schema-problem.ts";
 import { stringsOf } from "./schema-strings.ts";
 
-/** A tool as its description says. */
+/** A tool, from its description. */
 interface Tool {
   readonly name: string;
   readonly parameters: unknown;
@@ -29,7 +29,7 @@ export function toolsOf(descriptions: readonly object[]): Tool[] {
   });
 }
 
-/** One call or more of any of the tools, and nothing else; of a single tool one call. */
+/** One or more calls of any of the tools, and nothing else; one call of a single tool. */
 export function callsGrammar(grammar: Grammar, format: CallFormat, tools: readonly Tool[], several: boolean): Part {
   const calls = choice(...tools.map((tool) => callOf(grammar, format, { ...tool, parameters: ofObjects(tool) })));
   const call = sequence(text(`${format.begin}\n`), calls, text(format.end));
@@ -38,7 +38,7 @@ export function callsGrammar(grammar: Grammar, format: CallFormat, tools: readon
   return grammar.set(name, sequence(call, choice(nothing, sequence(text("\n"), rule(name)))));
 }
 
-/** Any text in which no call begins. */
+/** Any text without the beginning of a call. */
 export function noCalls(grammar: Grammar, { toolCall }: AnswerFormat): Part | undefined {
   if (toolCall === undefined) return undefined;
   return grammar.automaton("text", complement(automatonOf(literal(toolCall.begin), true)), "plain");
@@ -90,7 +90,7 @@ function xmlArguments(grammar: Grammar, { end }: CallFormat, { parameters, path 
   }));
 }
 
-/** Schemas of one type each, of which a value fits one: strings are written without quotes, other values as JSON. */
+/** Schemas of one type each, one of which a value fits: strings are written without quotes, other values as JSON. */
 function alternativesOf(json: JsonGrammar, schema: unknown, path: string, depth = 0): readonly unknown[] {
   if (depth > deepest) throw new SchemaProblem(path, `at most ${deepest} schemas within each other`, schema);
   spend(stepsOfSchema);

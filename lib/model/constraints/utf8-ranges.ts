@@ -23,7 +23,7 @@ export function byteRangesOf(points: Points): ByteRanges[] {
       }
     }
     if (to > 0x7f) {
-      // All but the first byte are whole ranges, or the range is cut where that is so.
+      // All bytes but the first are whole ranges; otherwise the range is split so that they are.
       for (const bits of [6, 12, 18]) {
         const mask = (1 << bits) - 1;
         if ((from & ~mask) === (to & ~mask)) break;

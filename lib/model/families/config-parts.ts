@@ -34,7 +34,7 @@ export function layersOf(parts: ConfigParts, count: number, place: ConfigPlace):
  * The experts of a model.
  *
  * @param normalized see {@link ExpertsConfig.normalized}.
- * @param layers those with experts; undefined is returned if there are none.
+ * @param layers the layers with experts; undefined is returned if there are none.
  */
 export function expertsOf(data: Checked<typeof expertsSchema>, normalized: boolean, layers: readonly number[], place: ConfigPlace): ExpertsConfig | undefined {
   const { num_experts: count, num_experts_per_tok: perToken } = data;

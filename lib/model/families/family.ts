@@ -23,11 +23,11 @@ export type ConfigParts = readonly [Record<string, unknown>, ...Record<string, u
 
 /** A family of models, whose layers have weights of the type `Layer`. */
 export interface Family<Layer extends WithMlp = WithMlp> {
-  /** Its name in {@link ModelConfig.family}: a `model_type` of transformers. */
+  /** The family's name in {@link ModelConfig.family}: a `model_type` of transformers. */
   readonly name: string;
-  /** Its name in messages, with an article. */
+  /** The family's name in messages, with an article. */
   readonly title: string;
-  /** Every `model_type` that its configurations and their parts may have. */
+  /** Every `model_type` that the family's configurations and their parts may have. */
   readonly modelTypes: readonly string[];
   /** How each setting is treated; values that are not computed are refused before {@link parse}. */
   readonly settings: Settings;

@@ -102,7 +102,7 @@ export const olmoHybrid: Family<OlmoHybridLayer> = {
     }
     const attention = loader.source.has(`${prefix}mixer.q_norm.weight`) ? "mixer." : "self_attn.";
     return {
-      // transformers 5.23 renames this one, too, when it saves a model (`conversion_mapping.py`).
+      // transformers 5.23 also renames this one when it saves a model (`conversion_mapping.py`).
       mixingNorm: norm("post_attention_layernorm", "feedforward_layer_norm"),
       mlpNorm: norm("post_feedforward_layernorm"),
       mlp,
@@ -130,7 +130,7 @@ function normOf(loader: TensorLoader, prefix: string, [name, other = name]: read
   return loader.tensor(!loader.source.has(first) && loader.source.has(second) ? second : first, [hidden]);
 }
 
-/** The rotation's base; undefined if nothing is rotated, for which released models have a base of null. */
+/** The rotation's base; undefined if nothing is rotated, as in released models whose base is null. */
 function thetaOf([root]: ConfigParts, data: Data, place: ConfigPlace): number | undefined {
   const rotation = data.rope_parameters ?? {};
   refuseRotation(root["rope_parameters"] ?? {}, place, "rope_parameters");

@@ -1,5 +1,5 @@
 /**
- * The parts that text models of Qwen3-Next, Qwen3.5 and their mixtures have in common (transformers, `modeling_qwen3_next.py`,
+ * The common parts of Qwen3-Next, Qwen3.5 and their mixtures' text models (transformers, `modeling_qwen3_next.py`,
  * `modeling_qwen3_5.py`, `modeling_qwen3_5_moe.py`). Each layer:
  *
  *     h = h + mixing(norm(h))     a Gated DeltaNet, or attention with a gated output
@@ -34,7 +34,7 @@ const qwenSchema = lazily(({ z }) => z.object(qwenKeys()));
 
 type Data = Checked<typeof qwenSchema>;
 
-/** How they treat settings. */
+/** How these families treat settings. */
 export const qwenSettings: Settings = {
   ...modelSettings,
   ...computed("full_attention_interval", "rope_scaling", "partial_rotary_factor"),
@@ -51,7 +51,7 @@ export interface QwenLayer {
   readonly mlp: Mlp;
 }
 
-/** A configuration without what its MLPs need. */
+/** A configuration without the parts that its MLPs need. */
 export function parseQwen(parts: ConfigParts, data: Omit<Data, "intermediate_size">, place: ConfigPlace): Omit<ParsedConfig, "family" | "intermediateSize" | "experts"> {
   const layers = layersOf(parts, data.num_hidden_layers, place);
   const { num_attention_heads: heads, num_key_value_heads: kvHeads } = data;
@@ -94,7 +94,7 @@ export const qwenLayers: Pick<Family<QwenLayer>, "elsewhere" | "normForm" | "mix
 
 /**
  * The heads' length and rotation, which transformers reads from `rope_scaling` and mlx-lm from `rope_parameters`. Both read the text
- * model's own settings; those of the model around it have to agree.
+ * model's own settings; the settings of the model around it have to agree.
  */
 function rotationOf(parts: ConfigParts, data: Omit<Data, "intermediate_size">, place: ConfigPlace): Pick<AttentionConfig, "headDim" | "rotaryDim" | "ropeTheta"> {
   const headDim = data.head_dim ?? 256;
@@ -121,13 +121,13 @@ function rotationOf(parts: ConfigParts, data: Omit<Data, "intermediate_size">, p
 /** A rotation and its key. */
 type Rotation = readonly [key: string, { readonly rope_theta?: unknown; readonly partial_rotary_factor?: unknown }];
 
-/** The rotations that a part of a configuration says. */
+/** The rotations that a part of a configuration contains. */
 function rotationsIn(part: ConfigParts[number]): Rotation[] {
   const all = ["rope_parameters", "rope_scaling"].map((key) => [key, part[key]] as const);
   return all.filter(([, one]) => one !== undefined && one !== null && !(isRecord(one) && Object.keys(one).length === 0)) as Rotation[];
 }
 
-/** The error for a text model without a base: it names a rotation that stands around the text model, if there is one. */
+/** The error for a text model without a base: it names a rotation outside the text model, if there is one. */
 function withoutBase([, ...around]: ConfigParts, place: ConfigPlace): Error {
   for (const part of around) {
     const key = ["rope_parameters", "rope_scaling", "rope_theta"].find((one) => part[one] !== undefined && part[one] !== null);
@@ -138,7 +138,7 @@ function withoutBase([, ...around]: ConfigParts, place: ConfigPlace): Error {
 
 /**
  * The stored form of norms: transformers stores a number to add to 1, mlx-lm the sum. mlx-lm adds 1 exactly when it moves the axes
- * of the convolutions (mlx_lm/models/qwen3_5.py, `sanitize`), so these tell which.
+ * of the convolutions (mlx_lm/models/qwen3_5.py, `sanitize`), so the axes show which form it is.
  */
 async function normForm(
   { source, op }: TensorLoader,

@@ -32,8 +32,8 @@ function mixture(loader: TensorLoader, prefix: string, hidden: number, experts: 
 }
 
 /**
- * The experts, in one of three forms: two tensors of all, as released (transformers, `Qwen3_5MoeExperts`); a matrix each, as
- * transformers saves them (`conversion_mapping.py`, `qwen2_moe`); or three tensors of all, as mlx-lm converts them
+ * The experts, in one of three forms: two tensors for all, as released (transformers, `Qwen3_5MoeExperts`); separate matrices, as
+ * transformers saves them (`conversion_mapping.py`, `qwen2_moe`); or three tensors for all, as mlx-lm converts them
  * (`models/switch_layers.py`, `SwitchGLU`).
  */
 function expertWeights(loader: TensorLoader, prefix: string, hidden: number, { count, intermediateSize: wide }: ExpertsConfig): Pick<Mixture, "gateUp" | "down"> {
@@ -55,7 +55,7 @@ function expertWeights(loader: TensorLoader, prefix: string, hidden: number, { c
     return { gateUp: [loader.floatMatrices(fused[0], [count, 2 * wide, hidden])], down: loader.floatMatrices(fused[1], [count, hidden, wide]) };
   }
   if (forms.stacked !== undefined) {
-    // Some GGUF files have an expert's gate and then its up in one tensor.
+    // Some GGUF files have each expert's gate and then its up in one tensor.
     const both = source.has(`${stacked}gate_up_proj.weight`);
     return {
       gateUp: both ? [loader.matrices(`${stacked}gate_up_proj`, count, 2 * wide, hidden)] : ["gate_proj", "up_proj"].map((part) => loader.matrices(stacked + part, count, wide, hidden)),
@@ -63,7 +63,7 @@ function expertWeights(loader: TensorLoader, prefix: string, hidden: number, { c
     };
   }
   const modules = (...parts: readonly string[]) => Array.from({ length: count }, (_, expert) => parts.map((part) => `${prefix}experts.${expert}.${part}`));
-  // Only matrices that stand alone can stay where they are in the files.
+  // Only separate matrices can stay where they are in the files.
   const gateUp = loader.maps ? [modules("gate_proj"), modules("up_proj")] : [modules("gate_proj", "up_proj")];
   return { gateUp: gateUp.map((each) => loader.joined(each, wide, hidden)), down: loader.joined(modules("down_proj"), hidden, wide) };
 }

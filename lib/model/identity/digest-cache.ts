@@ -18,8 +18,8 @@ import { entrySchema } from "./identity-schemas.ts";
 const mostEntries = 1000;
 
 /**
- * On file systems with coarse times, of up to two seconds, a file that was written just now may change again without a new
- * stamp. In milliseconds.
+ * Milliseconds. On file systems with coarse times, of up to two seconds, a file that was just written may change again without
+ * a new stamp.
  */
 const settledAfter = 2000;
 
@@ -81,7 +81,7 @@ function sha256(text: string): string {
   return createHash("sha256").update(text).digest("hex");
 }
 
-/** Drops the oldest entries if there are many: files come and go. */
+/** Drops the oldest entries if there are many. */
 async function removeOldest(folder: string): Promise<void> {
   const names = (await readdir(folder)).filter((name) => name.endsWith(".json"));
   if (names.length <= mostEntries) return;

@@ -12,7 +12,7 @@ import { changedError, digestTensors } from "./tensor-digests.ts";
 interface Work {
   readonly promise: Promise<string>;
   readonly controller: AbortController;
-  /** How many calls wait for it. It is cancelled when none is left. */
+  /** How many calls wait for the work, which is cancelled when none is left. */
   waiting: number;
 }
 
@@ -33,7 +33,7 @@ export class ModelIdentity implements Disposable {
   /**
    * The identity, in hexadecimal.
    *
-   * @param op the call that errors name.
+   * @param op the call named in errors.
    * @throws {FileError} (as a rejection) if a file has changed since it was loaded; {@link DisposedError} if the model is
    *   disposed meanwhile; the signal's reason.
    */

@@ -8,7 +8,7 @@ import type { TensorSource } from "../../checkpoint/source.ts";
 export interface StoredFile {
   /** An absolute path. */
   readonly path: string;
-  /** Taken when the file was opened, before any tensor was read. */
+  /** The stamp from when the file was opened, before any tensor was read. */
   readonly stamp: FileStamp;
   /** Whether the file changed while its tensors were read, so that their bytes are unknown. */
   readonly changedMeanwhile: boolean;
@@ -22,7 +22,7 @@ export interface StoredTensor {
   readonly shape: readonly number[];
   readonly bytes: number;
   readonly file: StoredFile;
-  /** Its first byte in the file. */
+  /** The tensor's first byte in the file. */
   readonly position: number;
 }
 

@@ -6,13 +6,13 @@ import { hashChunks } from "./hash-chunks.ts";
 import type { HashEnd, HashTask } from "./hash-chunks.ts";
 import type { StoredFile, StoredTensor } from "./stored-tensors.ts";
 
-/** Each tensor is cut into chunks of so many bytes, the last one shorter. */
+/** Each tensor is cut into chunks of this many bytes; the last one may be shorter. */
 const chunkBytes = 2 ** 20;
 
 /** With SHA-256 instructions two Workers reach 3 GB/s, more than most disks. The other cores are left to the model. */
 const mostWorkers = 2;
 
-/** A Worker takes 12 ms to start, in which another Worker hashes this many bytes. */
+/** A Worker takes 12 ms to start; another Worker hashes this many bytes in that time. */
 const bytesPerWorker = 2 ** 24;
 
 /**

@@ -1,18 +1,18 @@
-/** The largest logits of a position, from which a token can be chosen in place of all of them. */
+/** The largest logits of a position, from which a token can be chosen instead of from all logits. */
 
-/** As `topK` gives them: largest first, of equal ones the one with the lowest id first, and NaN before all others. */
+/** The largest logits as `topK` gives them: largest first, of equal ones the lowest id first, and NaN before all others. */
 export interface BestLogits {
   readonly values: Float32Array;
   readonly ids: Int32Array;
 }
 
-/** The most of them. */
+/** The most logits that are found. */
 export const mostBest = 128;
 
-/** The most logits in a row of which they are found. */
+/** The most logits in a row whose largest are found. */
 export const mostBestOf = 1048576;
 
-/** Numbers of them that are found, so that few plans are recorded; those that are not needed are left out. */
+/** The numbers of logits that are found; only a few, so that few plans are recorded. Logits that are not needed are left out. */
 const counts = [1, 32, mostBest] as const;
 
 /** The next one of the numbers that are found, within the vocabulary. */

@@ -39,7 +39,7 @@ export class CandidateMemory {
  * The tokens that remain after top-k, then top-p, then min-p. Sums run over ascending ids, top-p's over descending weights.
  *
  * @param logits finite or −∞, at least one finite.
- * @param most the largest of them.
+ * @param most the largest logit.
  */
 export function candidatesOf(
   logits: Logits,
@@ -74,9 +74,9 @@ export function candidatesOf(
   return { ids: ids.subarray(0, kept), weights: weights.subarray(0, kept) };
 }
 
-/** The ids of the `count` largest logits, ascending; of equal logits those with lower ids. */
+/** The ids of the `count` largest logits, ascending; of equal logits those with the lower ids. */
 export function largestIds(logits: Logits, count: number): Int32Array {
-  // A heap whose root is replaced first: the smallest logit, and of equal ones the one with the highest id.
+  // A heap whose root is replaced first: the smallest logit, of equal ones the one with the highest id.
   const heap = new Int32Array(count);
   const before = (a: number, b: number): boolean => logits[a]! < logits[b]! || (logits[a] === logits[b] && a > b);
   const sink = (start: number, size: number): void => {

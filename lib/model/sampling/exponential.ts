@@ -13,7 +13,7 @@ const stepsOfOne = 1.4426950408889634 * steps;
 const high = 0.693147180369123816490 / steps;
 const low = 1.90821492927058770002e-10 / steps;
 
-/** 1.5 · 2^52: adding it to a small number rounds that to the nearest integer. Math.round takes six times as long. */
+/** 1.5 · 2^52: adding it to a small number rounds the number to the nearest integer. Math.round takes six times as long. */
 const roundingPart = 6755399441055744;
 
 /** 2^(k − 1022) at index k. */

@@ -2,9 +2,9 @@
 import { openGguf } from "../../checkpoint/gguf/gguf-checkpoint.ts";
 
 /**
- * The settings under `general.sampling.`, with the names and values that a `generation_config.json` has for them.
+ * The settings under `general.sampling.`, with their names and values in a `generation_config.json`.
  *
- * @throws {FileError} for values that are no numbers.
+ * @throws {FileError} for values that are not numbers.
  */
 export function readGgufSampling(op: string, path: string): Readonly<Record<string, number | undefined>> {
   using file = openGguf(path, op);
@@ -12,11 +12,11 @@ export function readGgufSampling(op: string, path: string): Readonly<Record<stri
   const [most, window, penalty] = [number("top_k"), number("penalty_last_n"), number("penalty_repeat")];
   return {
     temperature: number("temp"),
-    // llama.cpp: 0 and below for all tokens.
+    // In llama.cpp, 0 and below mean all tokens.
     top_k: most === undefined ? undefined : Math.max(0, most),
     top_p: number("top_p"),
     min_p: number("min_p"),
-    // 0 for no tokens, and so for no penalty.
+    // 0 means no tokens, and so no penalty.
     repetition_penalty: window === 0 && penalty !== undefined ? 1 : penalty,
     repetition_window: window !== undefined && window > 0 ? window : undefined,
   };

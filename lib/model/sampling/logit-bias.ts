@@ -10,7 +10,7 @@ export const biasText = "an object or a map of token ids and numbers";
 /** The largest finite bias. */
 const most = 100;
 
-/** Whether a value is an object of a literal or of JSON: others, such as a Set, have entries that are not properties. */
+/** Whether a value is a plain object, from a literal or JSON: others, such as a Set, have entries that are not properties. */
 function isPlain(value: unknown): value is object {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
   const prototype: unknown = Object.getPrototypeOf(value);

@@ -6,13 +6,13 @@ import { largestOf } from "./sampler.ts";
 export interface TokenLogprob {
   /** The token's id. */
   readonly token: number;
-  /** The natural logarithm of its probability in the model, as {@link Piece.logprob}. */
+  /** The natural logarithm of the token's probability in the model, as {@link Piece.logprob}. */
   readonly logprob: number;
 }
 
 /**
- * The logarithm of a token's softmax probability, and the `count` most likely tokens with theirs, the most likely first, of equal
- * ones the one with the lowest id.
+ * The logarithm of a token's softmax probability, and the `count` most likely tokens with theirs, in descending order, of equal
+ * ones the lowest id first.
  */
 export function logprobsOf(logits: Float32Array, token: number, count: number): { readonly logprob: number; readonly top: readonly TokenLogprob[] } {
   const { most } = largestOf(logits);

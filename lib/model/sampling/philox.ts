@@ -1,6 +1,6 @@
 /**
  * Random numbers by position: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3",
- * SC 2011). The number at a position depends only on the seed and the position. So no generator state must be kept: a
+ * SC 2011). The number at a position depends only on the seed and the position. So no generator state needs to be kept: a
  * sequence that was forked, restored or drafted continues with the same numbers.
  */
 
@@ -21,7 +21,7 @@ function multiplyHigh(a: number, b: number): number {
   return aHigh * bHigh + Math.floor(middle / 0x10000) + Math.floor(other / 0x10000);
 }
 
-/** Ten rounds: four 32-bit numbers of a counter of four and a key of two. */
+/** Ten rounds: four 32-bit numbers from a counter of four and a key of two. */
 export function philox(counter: readonly [number, number, number, number], key: readonly [number, number]): [number, number, number, number] {
   let [c0, c1, c2, c3] = counter;
   let [k0, k1] = key;

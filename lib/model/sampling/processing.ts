@@ -24,7 +24,7 @@ export class Processing {
   }
 
   /**
-   * The logits as the processors leave them. Each gets memory of its own, which it may detach or keep.
+   * The logits as the processors leave them. Each processor gets separate memory, which it may detach or keep.
    *
    * @throws what a processor throws; {@link GatedDeltaError} for one that returns a promise, or that takes the logits' memory away.
    */
@@ -40,7 +40,7 @@ export class Processing {
       if (row.length !== this.#vocabSize) {
         throw new GatedDeltaError("invalid-argument", { op: "sample", argument, expected: `${this.#vocabSize} logits afterwards`, received: describe(row) });
       }
-      // A view that the processor has kept must not change what comes later.
+      // A view that the processor has kept must not change later results.
       row = row.slice();
     }
     return row;

@@ -8,7 +8,7 @@ import { Processing } from "./processing.ts";
 import type { LogitsProcessor, SamplingSettings } from "./settings.ts";
 import { TokenCounts } from "./token-counts.ts";
 
-/** Parts of a sampler besides its settings. */
+/** Parts of a sampler in addition to its settings. */
 export interface SamplerParts {
   /** Added to logits; ∞ and −∞ as {@link SamplingOptions.logitBias} says. Ids are below the size of the vocabulary. */
   readonly logitBias?: ReadonlyMap<number, number> | undefined;
@@ -33,7 +33,7 @@ export interface Barred {
  * 3. biases are added;
  * 4. logits of earlier tokens are divided (if positive) or multiplied by the repetition penalty;
  * 5. logits of the answer's tokens are reduced by the frequency and presence penalties;
- * 6. at temperature 0 the token with the largest logit is chosen, of equal ones that with the lowest id;
+ * 6. at temperature 0 the token with the largest logit is chosen, of equal ones the one with the lowest id;
  * 7. otherwise each token has the weight exp((logit − largest) / temperature); top-k, then top-p, then min-p select
  *    candidates ({@link candidatesOf}), and the chosen token is the first, by ascending id, at which the running sum of
  *    weights exceeds u times the whole sum. u is {@link uniformAt} the seed and the position.
@@ -84,7 +84,7 @@ export class Sampler {
   /**
    * Adds tokens that precede the next choice.
    *
-   * @param ofAnswer whether they are part of the answer, for the frequency and presence penalties.
+   * @param ofAnswer whether the tokens are part of the answer, for the frequency and presence penalties.
    */
   saw(tokens: Iterable<number>, ofAnswer = false): void {
     if (this.#processing === undefined && this.#earlier === undefined && this.#answered === undefined) return;
@@ -111,23 +111,23 @@ export class Sampler {
   }
 
   /**
-   * The same token as {@link choose} chooses where none is barred, from {@link best} or more of the largest logits.
+   * The token that {@link choose} would choose if none is barred, from {@link best} or more of the largest logits.
    *
    * @throws {GatedDeltaError} as {@link choose}.
    */
   chooseFrom({ values, ids }: BestLogits, position: number): number {
     const most = values[0]!;
-    // NaN comes first, so a row with one is refused; and a row of −∞ by the first id, as it is the lowest.
+    // NaN comes first, so a row with one is refused. A row of −∞ is refused by its first id, which is the lowest.
     expectFinite(most, ids[0]!);
     if (this.settings.temperature === 0) return ids[0]!;
-    // Top-k leaves no others. Sums run over ascending ids.
+    // Top-k leaves no other tokens. Sums run over ascending ids.
     const among = Array.from({ length: this.best! }, (_, i) => i).sort((a, b) => ids[a]! - ids[b]!);
     const row = Float32Array.from(among, (i) => values[i]!);
     const candidates = candidatesOf(row, most, this.settings);
     return ids[among[candidates.ids[this.#place(candidates.weights, position)]!]!]!;
   }
 
-  /** Where in weights a position's number falls. */
+  /** The index in the weights where a position's number falls. */
   #place(weights: Float64Array, position: number): number {
     let total = 0;
     for (let i = 0; i < weights.length; i++) total += weights[i]!;
@@ -147,7 +147,7 @@ export class Sampler {
     return { ids: only === undefined ? ids : ids.map((i) => only[i]!), weights };
   }
 
-  /** Logits after all adjustments, and the largest of them; with a mask only those that it allows, and their ids. */
+  /** Logits after all adjustments, and the largest of them; with a mask, only the logits that it allows, and their ids. */
   #read(logits: Float32Array, barred: Barred | undefined): { row: Logits; id: number; most: number; only?: Int32Array } {
     const own = largestOf(logits); // refuses NaN and ∞ before an adjustment could change them
     const processed = this.#processing?.run(logits) ?? logits;
@@ -234,7 +234,7 @@ export function largestOf(logits: Float32Array | Float64Array, by = ""): { reado
   return { id, most };
 }
 
-/** @param id the lowest one with the largest logit. */
+/** @param id the lowest id with the largest logit. */
 function expectFinite(most: number, id: number, by = ""): void {
   if (Number.isFinite(most)) return;
   throw wrong(id, most === -Infinity ? "-Infinity for every token" : `${most}`, by);

@@ -34,7 +34,7 @@ export const samplingShape = lazily(({ z, callback, choice, integer }) => {
     repetitionWindow: repetitionWindow.optional(),
     presencePenalty: penalty.optional(),
     frequencyPenalty: penalty.optional(),
-    // Its entries are read where the size of the vocabulary is known.
+    // The entries are read where the size of the vocabulary is known.
     logitBias: z.custom<NonNullable<SamplingOptions["logitBias"]>>((value) => typeof value === "object" && value !== null, biasText).optional(),
     processors: z.array(callback<LogitsProcessor>(), listOfFunctions).default([]),
     seed: integer(0, Number.MAX_SAFE_INTEGER).optional(),
@@ -42,7 +42,7 @@ export const samplingShape = lazily(({ z, callback, choice, integer }) => {
   };
 });
 
-/** The values of a `generation_config.json`, each of which it may leave out; the last is only in a GGUF file's metadata. */
+/** The values of a `generation_config.json`, all optional; the last is only in a GGUF file's metadata. */
 export const generationShape = lazily(({ z }) => {
   const { temperature, topK, topP, minP, repetitionPenalty, repetitionWindow } = limits();
   return z.object({

@@ -1,4 +1,4 @@
-/** Options of sampling. */
+/** Sampling options. */
 
 /**
  * A function that changes the logits of a position before anything else does.
@@ -9,9 +9,9 @@
 export type LogitsProcessor = (logits: Float32Array, tokens: Int32Array) => void;
 
 /**
- * How the next token is chosen. `processors` change the model's logits. Then the logits z become, with `logitBias` b, for a token
- * that is among the last `repetitionWindow` ones the `repetitionPenalty` r (1 for others), and the number n of times that the
- * answer has the token,
+ * How the next token is chosen. First, `processors` change the model's logits. Then the logits z become, with `logitBias` b, the
+ * `repetitionPenalty` r for a token that is among the last `repetitionWindow` ones (1 for others), and the number n of times that
+ * the answer has the token,
  *
  * ```math
  * y_i = z_i + b_i
@@ -27,7 +27,7 @@ export type LogitsProcessor = (logits: Float32Array, tokens: Int32Array) => void
  * arithmetic after the processors is float64. A temperature of 0 chooses the largest logit.
  *
  * The answer here is everything that was generated since the last appended token or end token: an answer that was interrupted,
- * forked or loaded from a file goes on with its counts.
+ * forked or loaded from a file continues with its counts.
  *
  * @see Holtzman et al., [The Curious Case of Neural Text Degeneration](https://arxiv.org/abs/1904.09751), 2019, for `topP`
  * @see Fan, Lewis, Dauphin, [Hierarchical Neural Story Generation](https://arxiv.org/abs/1805.04833), 2018, for `topK`
@@ -43,31 +43,31 @@ export interface SamplingOptions {
    * lowest id. @default 0
    */
   readonly temperature?: number | undefined;
-  /** How many of the most likely tokens remain, of equal ones those with lower ids; 0 for all. @default 0 */
+  /** How many of the most likely tokens remain, of equal ones those with the lower ids; 0 for all. @default 0 */
   readonly topK?: number | undefined;
-  /** Of these, the most likely tokens remain, as few as are needed for their probabilities to reach this sum, above 0. @default 1 */
+  /** Of these, the fewest most likely tokens remain whose probabilities reach this sum, above 0. @default 1 */
   readonly topP?: number | undefined;
   /** Of these, tokens remain that have at least this part of the largest probability. @default 0 */
   readonly minP?: number | undefined;
   /**
-   * Logits of tokens that the sequence already has are divided by this if positive, and multiplied by it if negative.
+   * Logits of tokens that the sequence already has are divided by this number if positive, and multiplied by it if negative.
    * @default 1
    */
   readonly repetitionPenalty?: number | undefined;
-  /** How many of the sequence's last tokens {@link repetitionPenalty} is for, those of the prompt included. @default all */
+  /** How many of the sequence's last tokens {@link repetitionPenalty} applies to, including those of the prompt. @default all */
   readonly repetitionWindow?: number | undefined;
   /** Subtracted from the logits of tokens that the answer already has; −100 .. 100, and a factor of 1 for each token. @default 0 */
   readonly presencePenalty?: number | undefined;
   /** Subtracted from a token's logit for each time that the answer already has it: a factor, −100 .. 100. @default 0 */
   readonly frequencyPenalty?: number | undefined;
   /**
-   * Added to logits, by token id: −100 .. 100. −∞ removes a token; where any is ∞, only tokens with ∞ remain, with the logits that
-   * they had. An object or a map. @default none
+   * Numbers added to logits, by token id: −100 .. 100. −∞ removes a token; if any is ∞, only tokens with ∞ remain, with unchanged
+   * logits. An object or a map. @default none
    */
   readonly logitBias?: Readonly<Record<number, number>> | ReadonlyMap<number, number> | undefined;
   /**
-   * Functions that change logits, called in order and once for each position. An error that one throws ends the generation. A token should
-   * depend on nothing but their arguments: with {@link GenerateOptions.drafts} they are called for tokens that you have not received
+   * Functions that change logits, called in order, once for each position. An error that one throws ends the generation. Their result
+   * should depend only on their arguments: with {@link GenerateOptions.drafts} they are called for tokens that you have not received
    * yet. @default none
    */
   readonly processors?: readonly LogitsProcessor[] | undefined;
@@ -77,8 +77,8 @@ export interface SamplingOptions {
    */
   readonly seed?: number | undefined;
   /**
-   * `"model"` takes options that are not given from the model's `generation_config.json`, or from `general.sampling` in the metadata of a
-   * GGUF file, which are otherwise ignored.
+   * `"model"` takes missing options from the model's `generation_config.json`, or from `general.sampling` in a GGUF file's metadata;
+   * otherwise these are ignored.
    * @default none
    */
   readonly sampling?: "model" | undefined;
@@ -96,7 +96,7 @@ export interface SamplingSettings {
   readonly minP: number;
   /** Divisor of positive logits of earlier tokens, and factor of negative ones. */
   readonly repetitionPenalty: number;
-  /** How many of the last tokens the repetition penalty is for; Infinity for all. */
+  /** How many of the last tokens the repetition penalty applies to; Infinity for all. */
   readonly repetitionWindow: number;
   /** Subtracted from logits of tokens that the answer has; a factor of 1 for each such token. */
   readonly presencePenalty: number;
@@ -109,7 +109,7 @@ export const greedy: SamplingSettings = {
   temperature: 0, topK: 0, topP: 1, minP: 0, repetitionPenalty: 1, repetitionWindow: Infinity, presencePenalty: 0, frequencyPenalty: 0,
 };
 
-/** The given options; then, if requested, those of the model's folder; then {@link greedy}. */
+/** The given options; then, if requested, the options of the model's folder; then {@link greedy}. */
 export function settingsOf(options: SamplingOptions, model: Partial<SamplingSettings>): SamplingSettings {
   const base = { ...greedy, ...(options.sampling === "model" ? model : {}) };
   const names = Object.keys(greedy) as (keyof SamplingSettings)[];

@@ -1,4 +1,4 @@
-/** How often each token occurs, among all tokens that were added or among the last ones. */
+/** How often each token occurs among all added tokens or the last of them. */
 export class TokenCounts {
   readonly #counts: Uint32Array;
   /** Tokens that were ever counted, each once. */

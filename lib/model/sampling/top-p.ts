@@ -1,7 +1,7 @@
 /**
- * Where top-p cuts. By definition weights are added from the largest down until they reach p of the whole sum, which needs
- * a sort of the vocabulary. Sums by ranges of weights find the cut without sorting; if rounding could move it, the
- * definition is used instead.
+ * Where top-p cuts. By definition, weights are added from the largest down until they reach p times the whole sum, which
+ * needs a sort of the vocabulary. Sums by ranges of weights find the cut without sorting; if rounding could move the cut,
+ * the definition is used instead.
  */
 
 /** Weights above `weight` remain, and the first `equal` of those equal to it. */

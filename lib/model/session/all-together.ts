@@ -1,8 +1,8 @@
 /**
- * Runs several things at once. The first failure ends the others, and is thrown when all are over.
+ * Runs several tasks at once. The first failure ends the others, and is thrown when all are over.
  *
- * @param signal ends all.
- * @param start starts them, with a signal that ends them.
+ * @param signal ends all tasks.
+ * @param start starts the tasks, with a signal that ends them.
  */
 export async function allTogether<T>(signal: AbortSignal | undefined, start: (signal: AbortSignal) => readonly Promise<T>[]): Promise<T[]> {
   const failed = new AbortController();

@@ -7,7 +7,7 @@ import type { GeneratedPiece } from "./session-options.ts";
 
 const noParts: readonly AnswerPiece[] = Object.freeze([]);
 
-/** Gives the pieces of one generation their parts. Outside of answers to messages all text is plain. */
+/** Gives the pieces of one generation their parts. Outside answers to messages, all text is plain. */
 export class AnswerParts {
   readonly #of: Conversation;
   readonly #ends: ReadonlySet<number>;
@@ -15,7 +15,7 @@ export class AnswerParts {
   #open: { readonly place: AnswerPlace; readonly parser: AnswerParser } | undefined;
   /** The text of the answer as consumers have it. */
   #text = "";
-  /** Whether the answer ended before, by an end token of the model. */
+  /** Whether the answer has already ended, by an end token of the model. */
   readonly ended: boolean;
 
   constructor(of: Conversation) {
@@ -26,7 +26,7 @@ export class AnswerParts {
     this.ended = place !== undefined && answerEnded(of, place);
     if (place === undefined || this.ended) return;
     this.#open = { place, parser: answerParser(of, dialogue!, place) };
-    // Earlier generations gave the parts of this text, but not what they held back.
+    // Earlier generations gave the parts of this text, except for the text that they held back.
     this.#text = openText(of, place).slice(0, -of.heldText.length || undefined);
     this.#open.parser.push(this.#text);
   }

@@ -9,10 +9,10 @@ import type { Piece } from "./session-options.ts";
 const over = { done: true, value: undefined } as const;
 
 /**
- * The pieces of an answer. Unlike in an ordinary async generator, leaving it also ends a pending {@link next}.
+ * The pieces of an answer. Unlike with an ordinary async generator, leaving the answer also ends a pending {@link next}.
  */
 export class Answer implements AsyncGenerator<Piece, void, void> {
-  /** Keeps the session reachable: it would end when garbage-collected. */
+  /** Keeps the session reachable: the session would end when garbage-collected. */
   readonly session: Session;
   readonly #of: Conversation;
   readonly #begin: (left: AbortSignal, ended: boolean) => Generation;
@@ -20,10 +20,10 @@ export class Answer implements AsyncGenerator<Piece, void, void> {
   #generation: Generation | undefined;
   #parts: AnswerParts | undefined;
   #over = false;
-  /** Settles when all calls so far are over; undefined if they are. */
+  /** Settles when all calls so far are over; undefined if they already are. */
   #last: Promise<void> | undefined;
 
-  /** @param begin starts the generation when its first piece is requested; `ended` says that the answer to messages has ended before. */
+  /** @param begin starts the generation when its first piece is requested; `ended`: whether the answer to messages has already ended. */
   constructor(session: Session, of: Conversation, begin: (left: AbortSignal, ended: boolean) => Generation) {
     this.session = session;
     this.#of = of;
@@ -61,7 +61,7 @@ export class Answer implements AsyncGenerator<Piece, void, void> {
       this.#generation ??= this.#started();
       const parts = this.#parts!;
       const piece = await this.#generation.next();
-      // An answer that has ended before ends as it did then.
+      // An answer that has already ended ends in the same way.
       const end = parts.ended && piece.token === noToken ? ({ end: "token" } as const) : {};
       const value = { ...piece, ...end, parts: parts.of(piece) };
       if (value.end !== undefined) this.#end();

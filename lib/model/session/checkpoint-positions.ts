@@ -17,12 +17,12 @@ export interface PositionOptions {
 /** A position whose state is kept. */
 export interface CheckpointPosition {
   readonly position: number;
-  /** How likely it is to be used, relative to the end of a message. */
+  /** How likely the position is to be used, relative to the end of a message. */
   readonly likely: number;
 }
 
 /**
- * How likely positions are to be used, relative to the ends of messages and of answers: one within a message if the message
+ * How likely positions are to be used, relative to the ends of messages and answers: a position within a message if the message
  * is edited there, the end of a prompt if its answer is generated again. With these values and the store's half-life, replays
  * of agents' traces (test/support/traces.ts) read no more tokens than with eviction by age, with budgets of 8 to 160 states.
  */

@@ -31,7 +31,7 @@ export interface SharedContext {
   readonly whenFull: "wait" | "error";
 }
 
-/** Options of reading all tokens. */
+/** Options for reading all tokens. */
 export interface Wanted {
   readonly hidden: boolean;
   readonly onProgress: ((progress: ReadProgress) => void) | undefined;
@@ -43,15 +43,15 @@ export class Conversation {
   readonly tokens: number[] = [];
   /** Positions after the last token of each message, ascending. */
   readonly messageEnds: number[] = [];
-  /** Those of the tokens that were generated. */
+  /** The tokens that were generated. */
   generated = new TokenRanges();
-  /** Its messages; undefined if they do not describe all tokens. */
+  /** The session's messages; undefined if they do not describe all tokens. */
   dialogue: Dialogue | undefined = noDialogue;
-  /** The text of the dialogue's answer, where a stop string or token ended it before its tokens' text ends. */
+  /** The text of the dialogue's answer, if a stop string or token ended it before the end of its tokens' text. */
   cutAnswer: string | undefined;
-  /** The end of the generated text, which a generation with stop strings held back and has not given yet. */
+  /** The end of the generated text that a generation with stop strings has held back and not yet given. */
   heldText = "";
-  /** Numbers of the last turn. */
+  /** The token numbers of the last turn. */
   turn: Turn | undefined;
   /** A copy of the logits after the last token, if they were requested and no token was chosen from them. */
   logits: Float32Array | undefined;
@@ -61,24 +61,24 @@ export class Conversation {
   request: Request | undefined;
   /** The name of {@link request}, for errors. */
   running: string | undefined;
-  /** Whether its work waits for a step or is in one. */
+  /** Whether the session's work waits for a step or is in one. */
   pending = false;
-  /** The scheduler's clock when its last work ended. */
+  /** The scheduler's clock when the session's last work ended. */
   used = 0;
   disposed = false;
   readonly #ended = new AbortController();
   /**
-   * The origin of its state. A state from a file, or computed from one, may not match its tokens, so it is added to a cache
-   * only if the caller trusts the file.
+   * The origin of the session's state. A state from a file, or computed from one, may not match its tokens, so it is added to a
+   * cache only if the caller trusts the file.
    */
   origin: "tokens" | "file" | "trusted-file" = "tokens";
   /** Whether reading the tokens again gives the same bits: false for a file that other kernels have written. */
   recomputable = true;
-  /** Tokens found in a cache and not read before. */
+  /** Number of tokens found in a cache and not read before. */
   cached = 0;
   /** The most tokens that were ever read or found in a cache. */
   #furthest = 0;
-  /** The copy of {@link continueFrom}, which its cache does not have. */
+  /** The copy given to {@link continueFrom}, which the cache does not have. */
   #continues: Stored | undefined;
   /** Resolves when no save is running. */
   #saving: Promise<void> = Promise.resolve();
@@ -88,7 +88,7 @@ export class Conversation {
     this.context = context;
   }
 
-  /** Ends its pending work, for this reason. */
+  /** Ends the session's pending work, for this reason. */
   abort(reason: unknown): void {
     this.#ended.abort(reason);
   }
@@ -97,7 +97,7 @@ export class Conversation {
     return this.context.model;
   }
 
-  /** The sequence that has read its first tokens. */
+  /** The sequence that has read the session's first tokens. */
   get sequence(): Sequence | undefined {
     return this.memory.holding?.sequence;
   }
@@ -107,28 +107,28 @@ export class Conversation {
     return this.memory.read;
   }
 
-  /** Whether reading its tokens again would give the same bits. */
+  /** Whether reading the tokens again would give the same bits. */
   get rereads(): boolean {
     return this.recomputable && memoryOf(this.model).pool.shape.stateDtype === "f32";
   }
 
-  /** Its tokens, how many of these need not be read, and how many were found in a cache or generated. */
+  /** The number of tokens, how many of these need not be read, and how many were found in a cache or generated. */
   get counts(): { readonly length: number; readonly known: number; readonly cached: number; readonly generated: number } {
     return { length: this.tokens.length, known: Math.min(this.#furthest, this.tokens.length), cached: this.cached, generated: this.generated.count };
   }
 
-  /** How many of its first tokens its cache has, less the last token, which is always read. */
+  /** How many of the first tokens the cache has, without the last token, which is always read. */
   get knownInCache(): number {
     const { cache, salt } = this.context;
     return cache?.known(this.key(this.tokens.length - 1), salt) ?? 0;
   }
 
-  /** Whether its bits depend on the roles of its tokens. */
+  /** Whether results depend on the roles of tokens. */
   get byRole(): boolean {
     return memoryOf(this.model).byRole;
   }
 
-  /** The key of its first `length` tokens in a cache. */
+  /** The key of the first `length` tokens in a cache. */
   key(length: number): Uint32Array {
     return keyOf(this.tokens, length, this.byRole ? this.generated : undefined);
   }
@@ -159,8 +159,8 @@ export class Conversation {
   }
 
   /**
-   * Goes back to its first `length` tokens. A state can't be cut shorter: where it has read more, it begins again with what
-   * a cache has.
+   * Goes back to the first `length` tokens. A state can't be cut shorter: if the session has read more, it starts again from
+   * the prefix that a cache has.
    *
    * @returns how many of these tokens it had read and must read again, unless a cache has them.
    */
@@ -184,8 +184,8 @@ export class Conversation {
   }
 
   /**
-   * Continues from a copy of the state after its first tokens, in place of reading them. The caller trusts the copy: it is that of these
-   * tokens, as this model's kernels compute it. Not called while a step of the conversation is running.
+   * Continues from a copy of the state after the first tokens, instead of reading them. The caller guarantees that the copy is the state
+   * of these tokens, as this model's kernels compute it. Not called while a step of the conversation is running.
    */
   continueFrom(stored: Stored): void {
     const { tokens } = stored.snapshot;
@@ -196,13 +196,13 @@ export class Conversation {
     this.advanced();
   }
 
-  /** Its memory has a copy's contents again. */
+  /** Called when the session's memory has a copy's contents again. */
   restored(stored: Stored): void {
     if (this.#continues === stored) this.keep();
     this.#continues = undefined;
   }
 
-  /** Drops the logits and the hidden state: there is another last token, or none is read. */
+  /** Drops the logits and the hidden state: the last token is another one, or unread. */
   forget(): void {
     this.logits = undefined;
     this.hidden = undefined;
@@ -229,7 +229,7 @@ export class Conversation {
     return other;
   }
 
-  /** Throws if it can't continue, and drops an invalid sequence. */
+  /** Throws if the session can't continue, and drops an invalid sequence. */
   check(): void {
     const lost = this.#lost();
     if (lost !== undefined) throw lost;
@@ -237,7 +237,7 @@ export class Conversation {
     this.memory.check();
   }
 
-  /** Starts or restores its memory. */
+  /** Starts or restores the session's memory. */
   begin(): void {
     const hit = this.memory.begin();
     this.cached += Math.max(0, hit - this.#furthest);
@@ -245,18 +245,18 @@ export class Conversation {
     this.context.scheduler.clock++;
   }
 
-  /** Records how far it was read. */
+  /** Records how far the session was read. */
   advanced(): void {
     this.#furthest = Math.max(this.#furthest, this.read);
   }
 
-  /** Drops its sequence and results. The tokens stay, and are read again. */
+  /** Drops the sequence and results. The tokens stay, and are read again. */
   drop(): void {
     this.memory.drop();
     this.forget();
   }
 
-  /** Reads its sequence or stored copy for a save; its next step waits. */
+  /** Reads the sequence or stored copy for a save; the session's next step waits. */
   async whileSaving(save: () => Promise<void>): Promise<void> {
     this.#saves++;
     const { holding } = this.memory;
@@ -269,7 +269,7 @@ export class Conversation {
     await over;
   }
 
-  /** Adds its sequence to the cache, if there is one. */
+  /** Adds the sequence to the cache, if there is one. */
   keep(likely = 1): void {
     const { cache, salt } = this.context;
     const { holding } = this.memory;
@@ -286,7 +286,8 @@ export class Conversation {
   /**
    * Reads all tokens and keeps the last one's results.
    *
-   * @returns them: code of the caller's that runs before the next await ends may change the session. `hidden` is empty unless wanted.
+   * @returns the results, because code of the caller that runs before the next await ends may change the session. `hidden` is empty
+   *   unless wanted.
    */
   async readAll(op: string, signal: AbortSignal | undefined, { hidden, onProgress }: Wanted): Promise<{ readonly logits: Float32Array; readonly hidden: Float32Array }> {
     if (this.tokens.length === 0) throw new GatedDeltaError("state", { op, message: "this session has no tokens: append some first" });
@@ -303,7 +304,7 @@ export class Conversation {
     return results;
   }
 
-  /** Reads again what was lost, including the last logits if it had them. */
+  /** Reads lost tokens again, including the last logits if the session had them. */
   async readAgain(op: string): Promise<void> {
     const { taken } = this.memory;
     if (taken?.logits === true) {
@@ -347,7 +348,7 @@ export class Conversation {
   /**
    * Runs work of its request in the scheduler's steps, after all saves of the session.
    *
-   * @param signal of {@link signalWith}.
+   * @param signal from {@link signalWith}.
    */
   async do(work: Work, signal: AbortSignal): Promise<void> {
     const request = this.request!;

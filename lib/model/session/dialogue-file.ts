@@ -1,4 +1,4 @@
-/** A session's messages as a text of JSON in its file. */
+/** A session's messages as JSON text in its file. */
 import { invalid, asInteger } from "../../arguments/checks.ts";
 import { membersOf } from "../../arguments/members.ts";
 import { checkOptions } from "../../arguments/options.ts";
@@ -13,7 +13,7 @@ import type { AnswerPlace, ChatSettings, Dialogue } from "./dialogue.ts";
 /** Messages and the answer to them. */
 export interface StoredDialogue {
   readonly dialogue: Dialogue;
-  /** The answer's text, where it ended before its tokens' text. */
+  /** The answer's text, if it ended before its tokens' text. */
   readonly cutAnswer: string | undefined;
 }
 
@@ -31,11 +31,11 @@ export function dialogueText({ dialogue: { messages, settings, answer }, cutAnsw
 }
 
 /**
- * Reads the text of a dialogue. Whether its messages are those of the session's tokens is compared when the conversation
- * goes on, as always.
+ * Reads the text of a dialogue. As always, its messages are compared with the session's tokens when the conversation
+ * continues.
  *
  * @param tokens how many tokens the session has.
- * @throws {GatedDeltaError} for a text that no session has.
+ * @throws {GatedDeltaError} for a text that no session can have.
  */
 export function readDialogue(op: string, model: LanguageModel, text: string, tokens: number): StoredDialogue {
   const known: readonly (keyof Members)[] = ["messages", "settings", "answer", "cutAnswer"];

@@ -8,18 +8,18 @@ import type { ChatMessage } from "../text/chat-messages.ts";
 import type { ChatOptions } from "../text/chat-template.ts";
 import type { Conversation } from "./conversation.ts";
 
-/** The template's options, each of which stays until a turn gives another. */
+/** The template's options, each of which stays until a turn changes it. */
 export type ChatSettings = Omit<ChatOptions, "addGenerationPrompt">;
 
 /** The answer that a prompt asks for. */
 export interface AnswerPlace {
-  /** How many tokens come before it. */
+  /** How many tokens come before the answer. */
   readonly start: number;
-  /** Whether it begins inside thoughts, because the prompt ends there. */
+  /** Whether the answer begins inside thoughts, because the prompt ends there. */
   readonly reasoning: "open" | "closed";
 }
 
-/** Messages of which a session's tokens are the rendered text, followed by those of an answer. */
+/** Messages whose rendered text the session's tokens are, followed by the tokens of an answer. */
 export interface Dialogue {
   /** The messages of all turns and the answers between them. */
   readonly messages: readonly ChatMessage[];
@@ -59,7 +59,7 @@ export function answerText(of: Conversation, place: AnswerPlace): string {
   return of.model.text.tokenizer.decode(answerTokens(of, place));
 }
 
-/** The same without an incomplete character at the end, which the next token may complete. */
+/** {@link answerText} without an incomplete character at the end, which the next token may complete. */
 export function openText(of: Conversation, place: AnswerPlace): string {
   const detokenizer = of.model.text.tokenizer.detokenizer();
   return answerTokens(of, place).map((token) => detokenizer.push(token)).join("");
@@ -87,7 +87,7 @@ export function dialogueOf(op: string, { dialogue }: Conversation): Dialogue {
   throw new GatedDeltaError("state", { op, message });
 }
 
-/** Freezes a value of JSON and all that is in it, however deep. */
+/** Freezes a JSON value and everything in it, at any depth. */
 export function frozen<Value>(value: Value): Value {
   const left: unknown[] = [value];
   while (left.length > 0) {

@@ -3,9 +3,9 @@
  * chooses as many tokens as there are right guesses in a row, plus one.
  *
  * A state can't go back, and the consumer of an answer may leave it before any of the chosen tokens. So the verification
- * stays open until all of them were returned or the session does something else. {@link SessionMemory.settle} then accepts
- * the guesses that were returned, except for the last token, which is read with the next ones, as without guesses. Nothing
- * is read twice, and the sequence never has a token that the session lacks.
+ * stays open until all chosen tokens are returned or the session does something else. {@link SessionMemory.settle} then
+ * accepts the returned guesses, except for the last token, which is read with the next ones, as without guesses. Nothing is
+ * read twice, and the sequence never has a token that the session lacks.
  */
 import type { Entry } from "../batch.ts";
 import { rowOf, verificationOf } from "../run-result.ts";

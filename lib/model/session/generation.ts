@@ -26,7 +26,7 @@ import type { GeneratedPiece } from "./session-options.ts";
 /** The token of the only piece of an answer that gets no token. */
 export const noToken = -1;
 
-/** A token, and logarithms of probabilities if requested. */
+/** A token, with log probabilities if requested. */
 type Chosen = Pick<GeneratedPiece, "token" | "logprob" | "topLogprobs">;
 
 /** One generation of a conversation. */
@@ -39,25 +39,25 @@ export class Generation {
   readonly #stopTokens: ReadonlySet<number>;
   readonly #detokenizer: Detokenizer | undefined;
   readonly #stopStrings: StopStrings;
-  /** Text of earlier tokens that the next piece begins with, and the stop string if one ends it. */
+  /** Text of earlier tokens, with which the next piece begins, and the stop string if one ends it. */
   #before: { readonly text: string; readonly found: string | undefined };
   readonly #signal: AbortSignal;
   /** The most tokens that the session can have at the end. */
   readonly #most: number;
   /** The number of tokens with which end tokens may be chosen. */
   readonly #least: number;
-  /** Which end tokens are barred until then. */
+  /** The end tokens, barred until then. */
   readonly #unended: Barred;
   readonly #logprobs: boolean;
   readonly #topLogprobs: number;
-  /** Tokens that were chosen and not returned yet. */
+  /** Tokens that were chosen but not returned yet. */
   readonly #chosen: Chosen[] = [];
-  /** Thrown after the chosen tokens were returned: no token could be chosen after them. */
+  /** Thrown after the chosen tokens are returned: no token could be chosen after them. */
   #failure: { readonly error: unknown } | undefined;
   #onProgress: CheckedGenerateOptions["onProgress"];
 
   /**
-   * @param left aborted when its consumer leaves it.
+   * @param left aborted when the consumer leaves the generation.
    * @throws {GatedDeltaError} for options that do not fit the model, or a session without tokens or room.
    */
   constructor(op: string, of: Conversation, options: CheckedGenerateOptions, left: AbortSignal) {
@@ -94,7 +94,7 @@ export class Generation {
     }
     this.#stopTokens = new Set([...(ignoreModelStops ? [] : config.eosTokens), ...stopTokens]);
     this.#detokenizer = text.hasTokenizer ? text.tokenizer.detokenizer() : undefined;
-    // An answer that was left within a character goes on there.
+    // An answer that was left within a character continues there.
     for (const token of of.tokens.slice(Math.max(of.generated.startBefore(of.tokens.length), of.tokens.length - 4))) this.#detokenizer?.push(token);
     this.#stopStrings = new StopStrings(stops);
     this.#before = this.#stopStrings.push(of.heldText);
@@ -123,7 +123,7 @@ export class Generation {
     return this.#give(this.#chosen.shift()!);
   }
 
-  /** Ends it. */
+  /** Ends the generation. */
   close(): void {
     this.#guide.close();
     this.#of.memory.settle();
@@ -160,7 +160,7 @@ export class Generation {
       else waiting = result.logits.slice();
     };
     const best = this.#best;
-    // One token is chosen by this step, and the next step chooses another one.
+    // This step chooses one token, and the next step chooses another.
     const goesOn = best === 1 && this.#drafter === undefined && of.tokens.length + 2 <= this.#most;
     const options = { take, best, goesOn, onProgress: this.#onProgress };
     const work = drafts.length > 0 ? new DraftStep(of, drafts, (row) => this.#take(row), options) : new ReadAll(of, options);
@@ -176,7 +176,7 @@ export class Generation {
     if (this.#drafter === undefined) this.#guide.ask();
   }
 
-  /** How many of the largest logits the next tokens are chosen from; 0 if they take whole rows. */
+  /** How many of the largest logits the next tokens are chosen from; 0 for whole rows. */
   get #best(): number {
     const whole = this.#logprobs || this.#guide.bars || this.#of.tokens.length < this.#least;
     return whole ? 0 : (this.#sampler.best ?? 0);
@@ -188,7 +188,7 @@ export class Generation {
     return this.#drafter?.draft(Math.min(this.#draftTokens, this.#most - this.#of.tokens.length - 1)) ?? [];
   }
 
-  /** Waits for the guide. The request is not idle meanwhile: its consumer has asked for a piece. */
+  /** Waits for the guide. The request is not idle meanwhile, because its consumer has asked for a piece. */
   async #guided<T>(work: Promise<T>): Promise<T> {
     const { request } = this.#of;
     request?.works();
@@ -199,7 +199,7 @@ export class Generation {
     }
   }
 
-  /** Chooses the token after a row of logits; none if the generation was aborted, or the chosen tokens end it. */
+  /** Chooses the token after a row of logits; none if the generation was aborted or the chosen tokens end it. */
   #take(row: LogitsRow): number | undefined {
     const { logits } = row;
     const of = this.#of;

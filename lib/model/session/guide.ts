@@ -1,4 +1,4 @@
-/** Decides, in addition to the sampler, which tokens of an answer may come: it ends thoughts that are too long, and keeps a constraint. */
+/** Decides, in addition to the sampler, which tokens an answer may have: it ends thoughts that are too long and keeps a constraint. */
 import { invalid } from "../../arguments/checks.ts";
 import { UnsupportedError } from "../../errors.ts";
 import { Constraint } from "../constraints/constraint.ts";
@@ -15,12 +15,12 @@ import type { CheckedGenerateOptions } from "./session-schemas.ts";
 /** How an answer begins. */
 interface Beginning {
   readonly format: AnswerFormat | undefined;
-  /** Whether it begins inside thoughts. */
+  /** Whether the answer begins inside thoughts. */
   readonly open: boolean;
   readonly tools: readonly object[];
 }
 
-/** How many tokens before an answer say how it begins, where no messages do. */
+/** The number of tokens before an answer that determine how it begins, where no messages do. */
 const tokensBefore = 64;
 
 export class Guide {
@@ -54,17 +54,17 @@ export class Guide {
     for (const token of of.tokens.slice(start)) this.chose(token);
   }
 
-  /** The next token, where there is only one. */
+  /** The next token, if only one is possible. */
   get forced(): number | undefined {
     return this.#reasoning?.forced;
   }
 
-  /** Whether a constraint is for the next position. */
+  /** Whether a constraint applies to the next position. */
   get #constrained(): boolean {
     return this.#constraint !== undefined && this.#reasoning?.inside !== true;
   }
 
-  /** Whether it may bar tokens of the answer, now or later. */
+  /** Whether the guide may bar tokens of the answer, now or later. */
   get bars(): boolean {
     return this.#constraint !== undefined;
   }
@@ -79,14 +79,14 @@ export class Guide {
     if (this.#constrained) this.#constraint!.ask();
   }
 
-  /** Waits until it is {@link ready}. */
+  /** Waits until the guide is {@link ready}. */
   async arrived(): Promise<void> {
     if (!this.#constrained) return;
     this.#constraint!.ask();
     await this.#constraint!.arrived();
   }
 
-  /** Waits until it is known which tokens may come next and after guesses. Returns the guesses that may come. */
+  /** Waits until it is known which tokens may come next and after guesses. Returns the allowed guesses. */
   async after(guesses: readonly number[]): Promise<readonly number[]> {
     if (this.#constrained) return await this.#constraint!.after(guesses);
     if (this.#reasoning === undefined || guesses.length === 0) return guesses;
@@ -99,7 +99,7 @@ export class Guide {
       ahead.next(guess);
       usable.push(guess);
       if (this.#constraint !== undefined && wasInside && !ahead.inside) {
-        // After the end of thoughts the grammar begins, which has no masks yet.
+        // The grammar begins after the end of thoughts, and has no masks yet.
         usable.pop();
         break;
       }
@@ -112,7 +112,7 @@ export class Guide {
     return this.#constrained ? this.#constraint!.barred() : undefined;
   }
 
-  /** Whether a token within thoughts escapes the constraint: it ends the answer, or it ends the thoughts and has text of the answer, too. */
+  /** Whether a token within thoughts escapes the constraint: it ends the answer, or it ends the thoughts and also has answer text. */
   refuses(token: number): boolean {
     if (this.#constraint === undefined || this.#reasoning?.inside !== true) return false;
     return this.#ends.includes(token) || this.#reasoning.endsWithText(token);
@@ -124,7 +124,7 @@ export class Guide {
     this.#reasoning?.next(token);
   }
 
-  /** Ends it. */
+  /** Ends the guide. */
   close(): void {
     this.#constraint?.close();
   }
@@ -164,7 +164,7 @@ function expectTokenizer(op: string, argument: string, { model: { text } }: Conv
   if (!text.hasTokenizer) throw new UnsupportedError({ op, argument, expected: "a model with a tokenizer", received: `none in ${text.folder}` });
 }
 
-/** How the answer after a session's first tokens begins: as its messages say, or else as the text before it does. */
+/** How the answer after a session's first tokens begins, according to its messages or else to the text before it. */
 function beginningOf(of: Conversation, start: number): Beginning {
   const { dialogue, model: { text } } = of;
   if (dialogue?.answer?.start === start) {

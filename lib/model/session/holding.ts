@@ -5,14 +5,14 @@ import type { PageList } from "../page-ledger.ts";
 import type { Conversation } from "./conversation.ts";
 
 /**
- * A sequence and the sessions that hold it: one, or several forks that have read nothing since. It is disposed when the
- * last holder leaves.
+ * A sequence and the sessions that hold it: one, or several forks that have read nothing since. The sequence is disposed
+ * when the last holder leaves.
  */
 export class Holding {
   readonly sequence: Sequence;
   readonly #holders = new Set<Conversation>();
   readonly #ended: (holding: Holding) => void;
-  /** How many saves are reading it. */
+  /** How many saves are reading the sequence. */
   #readers = 0;
 
   /** @param ended called after the sequence is disposed. */
@@ -25,17 +25,17 @@ export class Holding {
     return this.#holders;
   }
 
-  /** Whether it has several holders or readers; then no holder may add tokens. */
+  /** Whether the sequence has several holders or readers; then no holder may add tokens. */
   get shared(): boolean {
     return this.#holders.size + this.#readers > 1;
   }
 
-  /** Whether a save is reading it, so that its memory can't be taken now. */
+  /** Whether a save is reading the sequence, so that its memory can't be taken now. */
   get read(): boolean {
     return this.#readers > 0;
   }
 
-  /** Whether its sequence can be continued. */
+  /** Whether the sequence can be continued. */
   get valid(): boolean {
     return !this.sequence.disposed && this.sequence.valid;
   }
@@ -46,7 +46,7 @@ export class Holding {
     return verification?.open === true ? verification : undefined;
   }
 
-  /** Its pages. */
+  /** The sequence's pages. */
   get list(): PageList {
     return sequenceParts(this.sequence)!.list;
   }

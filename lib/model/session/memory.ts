@@ -1,6 +1,6 @@
 /**
- * A session's share of the model's memory: the sequence that has read its first tokens, or a copy of that in the host's
- * memory, or neither. It can be taken at any time between two steps, and is restored when the session continues.
+ * A session's share of the model's memory: the sequence that has read its first tokens, a copy of the sequence in the host's
+ * memory, or neither. The sequence can be taken at any time between two steps, and is restored when the session continues.
  */
 import { GatedDeltaError } from "../../errors.ts";
 import { memoryOf } from "../model-memory.ts";
@@ -12,7 +12,7 @@ import type { Stored } from "./stored.ts";
 
 /** A session's progress when its memory was taken. */
 interface Taken {
-  /** How many of its tokens were read. */
+  /** How many of the session's tokens were read. */
   readonly read: number;
   readonly logits: boolean;
 }
@@ -50,7 +50,7 @@ export class SessionMemory {
     return this.#holding.sequence.disposed ? 0 : this.#holding.sequence.tokens;
   }
 
-  /** The progress that was lost: taken, and not stored. */
+  /** The progress that was lost: taken but not stored. */
   get taken(): Taken | undefined {
     return this.#stored === undefined ? this.#taken : undefined;
   }
@@ -83,8 +83,8 @@ export class SessionMemory {
   }
 
   /**
-   * Ends a verification of guesses and accepts the tokens that were returned to the consumer. The last token is left to be
-   * read, unless its logits are kept. Tokens that were chosen but not returned will be read again if needed.
+   * Ends a verification of guesses and accepts the tokens that were returned to the consumer. The last token remains to be
+   * read, unless its logits are kept. Tokens that were chosen but not returned are read again if needed.
    */
   settle(): void {
     const verification = this.#holding?.verification;
@@ -115,8 +115,8 @@ export class SessionMemory {
   }
 
   /**
-   * Makes it {@link ready}, with a fork of a cached prefix, an empty sequence, or a fork of the shared one. Restoring a
-   * stored copy takes time: then it is {@link restoring} at first. Takes a state unless it has its own.
+   * Makes the memory {@link ready}, with a fork of a cached prefix, an empty sequence, or a fork of the shared one. Restoring a
+   * stored copy takes time: the memory is {@link restoring} at first. Takes a state unless the session has its own.
    *
    * @returns how many tokens the cache had.
    */
@@ -136,7 +136,7 @@ export class SessionMemory {
     return 0;
   }
 
-  /** Frees the sequence for others. Its contents are restored when the session continues. */
+  /** Frees the sequence's memory for others. The contents are restored when the session continues. */
   giveBack(stored: Stored | undefined): void {
     const holding = this.#holding;
     if (holding === undefined) return;
@@ -147,7 +147,7 @@ export class SessionMemory {
     if (request !== undefined) {
       const { pageTokens } = memoryOf(this.#of.model).pages.ledger;
       request.floor = Math.min(holding.list.pages.length + 1, Math.ceil(this.#of.tokens.length / pageTokens));
-      // One that is idle waits for nothing now, and is read again when its consumer asks for more.
+      // An idle request waits for nothing now, and is read again when its consumer asks for more.
       if (request.whenFull === "error" && !request.paused) request.refused = gaveWayError();
     }
     this.#holding = undefined;
@@ -190,7 +190,7 @@ export class SessionMemory {
   }
 }
 
-/** A request with `whenFull: "error"` had to give its memory to an earlier one. */
+/** The error of a request with `whenFull: "error"` that had to give its memory to an earlier one. */
 function gaveWayError(): GatedDeltaError {
   const expected = "free states and pages for all requests at work (`states` and `pages` of LanguageModel.load)";
   return new GatedDeltaError("out-of-memory", { op: "session", expected, received: "fewer, which an earlier request has taken" });

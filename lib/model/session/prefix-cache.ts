@@ -14,7 +14,7 @@ import { sessionCacheOptions } from "./session-schemas.ts";
 export interface SessionCacheOptions {
   /** The most bytes of the model's states, keys and values, and of token ids, that the cache may hold. */
   readonly bytes: number;
-  /** The least distance of two kept positions, and of the first one from the beginning of its message, in tokens. @default 64 */
+  /** The least distance between two kept positions, and of the first one from the beginning of its message, in tokens. @default 64 */
   readonly step?: number | undefined;
   /** The factor between the distances of two successive positions from the beginning of their message. @default 2 */
   readonly ratio?: number | undefined;
@@ -37,7 +37,7 @@ export let cacheParts: (value: unknown) => CacheAccess | undefined;
 /** The interface of a cache for sessions. */
 export interface CacheAccess {
   readonly scheduler: Scheduler;
-  /** The least distance of two kept positions. */
+  /** The least distance between two kept positions. */
   readonly step: number;
   /** Length of the longest entry that is a prefix of these tokens. */
   known(tokens: Uint32Array, salt: string): number;
@@ -53,9 +53,9 @@ export interface CacheAccess {
 
 /**
  * States, keys and values by the tokens that sessions have read: a session continues from the longest prefix that an earlier
- * one has read, with the same bits as if it had read it itself (with f32 states).
+ * session has read, with the same bits as if it had read the prefix itself (with f32 states).
  *
- * The cache keeps the ends of messages and of answers, and some positions within long messages. Above the budget, and if
+ * The cache keeps the ends of messages and answers, and some positions within long messages. Above the budget, and if
  * sessions need states or pages and none are free, it first evicts entries that save few tokens for their bytes and were not
  * used recently. Sessions with different salts share nothing.
  */
@@ -111,23 +111,23 @@ export class SessionCache implements Disposable {
     return this.#hits;
   }
 
-  /** Number of tokens that sessions found here and did not read. */
+  /** Number of tokens that sessions found in the cache and did not read. */
   get tokensSaved(): number {
     return this.#tokensSaved;
   }
 
-  /** Whether it was disposed. */
+  /** Whether the cache was disposed. */
   get disposed(): boolean {
     return this.#disposed;
   }
 
-  /** Removes every entry; sessions that continued from one are not affected. */
+  /** Removes every entry; sessions that continued from an entry are not affected. */
   clear(): void {
     this.#store.clear();
     this.#access.scheduler.freed();
   }
 
-  /** {@link clear}, for good: sessions continue without a cache. */
+  /** {@link clear}, permanently: sessions continue without a cache. */
   [Symbol.dispose](): void {
     if (this.#disposed) return;
     this.#disposed = true;
@@ -152,7 +152,7 @@ export class SessionCache implements Disposable {
         return;
       } catch (error) {
         if (!(error instanceof GatedDeltaError) || error.code !== "out-of-memory") throw error;
-        // No state is free: an entry that is likely to be used takes the state of another one.
+        // No state is free: an entry that is likely to be used takes another entry's state.
         if (likely < likelyEnd || !this.#store.evict()) return;
       }
     }

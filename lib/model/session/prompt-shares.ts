@@ -1,7 +1,7 @@
 /**
- * How many tokens each prompt reads in a step. Each prompt gets half of the tokens that earlier ones left over, and the
- * last one gets all the rest; tokens that a prompt does not need go to the others, starting with the first. So an earlier
- * prompt never gets less because of a later one, and the later ones still make progress.
+ * How many tokens each prompt reads in a step. Each prompt gets half of the tokens that earlier prompts left over, and the
+ * last prompt gets all the rest; tokens that a prompt does not need go to the others, starting with the first. So an earlier
+ * prompt never gets less because of a later one, and later prompts still make progress.
  *
  * @param wanted tokens that each prompt still has to read, in order of arrival.
  * @param room tokens for prompts in the step.

@@ -12,11 +12,11 @@ export interface ReadAllOptions {
   readonly to?: number;
   /** Called with the last token's result. Without it no logits are computed. */
   readonly take?: (result: RunResult) => void;
-  /** How many of the largest logits the result also has. @default 0 */
+  /** How many of the largest logits the result also contains. @default 0 */
   readonly best?: number | undefined;
-  /** Whether the answer most likely goes on with the token of the largest logit. */
+  /** Whether the answer most likely continues with the token of the largest logit. */
   readonly goesOn?: boolean | undefined;
-  /** Whether the result also has the token's hidden state. */
+  /** Whether the result also contains the token's hidden state. */
   readonly hidden?: boolean | undefined;
   readonly onProgress?: ((progress: ReadProgress) => void) | undefined;
 }
@@ -50,7 +50,7 @@ export class ReadAll implements Work {
   next(most: number): Entry {
     const { tokens, read, sequence, generated, byRole } = this.#of;
     const until = this.#plan().find(({ position }) => position > read)?.position ?? this.#to;
-    // An entry of several roles has that of its first token.
+    // An entry of several roles has the role of its first token.
     const { role, end: sameRole } = roleAt(generated, read);
     const end = Math.min(until, read + most, byRole ? sameRole : Infinity);
     const last = end === this.#to && this.#options.take !== undefined;

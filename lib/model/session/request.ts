@@ -8,15 +8,15 @@ export class Request {
   /** Order of arrival: smaller is earlier. */
   readonly age: number;
   readonly whenFull: "wait" | "error";
-  /** Pages that must be available before it starts again: one more than it had when it gave way. */
+  /** Pages that must be available before the request starts again: one more than it had when it gave way. */
   floor = 0;
-  /** Whether it came before all others that wait for a step. */
+  /** Whether the request came before all others that wait for a step. */
   first = false;
-  /** Bytes of the copy in the host's memory from which it starts. */
+  /** Bytes of the copy in the host's memory from which the request starts. */
   stored = 0;
-  /** Its error if it gave way and does not wait. */
+  /** The request's error if it gave way and does not wait. */
   refused: GatedDeltaError | undefined;
-  /** When its consumer last stopped asking for pieces; undefined while it waits for a step or is in one. */
+  /** When the consumer last stopped asking for pieces; undefined while the request waits for a step or is in one. */
   #restsSince: number | undefined = performance.now();
 
   constructor(age: number, whenFull: "wait" | "error") {
@@ -32,7 +32,7 @@ export class Request {
     this.#restsSince = performance.now();
   }
 
-  /** Whether its consumer has not asked for a piece for {@link pauseMilliseconds}. */
+  /** Whether the consumer has not asked for a piece for {@link pauseMilliseconds}. */
   get paused(): boolean {
     return this.#restsSince !== undefined && performance.now() - this.#restsSince > pauseMilliseconds;
   }

@@ -1,6 +1,6 @@
 /**
- * Tokens by their roles. Where kernels are chosen by a token's role, its numbers depend on it: then tokens of different roles are
- * not read in one entry, and a cache does not take one for the other.
+ * Tokens by their roles. Where kernels are chosen by a token's role, results depend on the role: then tokens of different roles are
+ * not read in one entry, and a cache does not confuse them.
  */
 import type { TokenRole } from "../model-options.ts";
 import type { TokenRanges } from "./token-ranges.ts";
@@ -11,8 +11,8 @@ const generatedMark = 2 ** 31;
 /**
  * The key of the first `length` tokens in a cache.
  *
- * @param generated those that were generated; undefined if numbers do not depend on roles, so that an answer is found again by
- *   prompts that contain it.
+ * @param generated the tokens that were generated; undefined if results do not depend on roles, so that prompts that contain an
+ *   answer find it again.
  */
 export function keyOf(tokens: readonly number[], length: number, generated: TokenRanges | undefined): Uint32Array {
   const key = Uint32Array.from(tokens.slice(0, Math.max(0, length)));
@@ -22,7 +22,7 @@ export function keyOf(tokens: readonly number[], length: number, generated: Toke
   return key;
 }
 
-/** The role of the token at a position, and the first position after it of another role. */
+/** The role of the token at a position, and the first later position with another role. */
 export function roleAt(generated: TokenRanges, position: number): { readonly role: TokenRole; readonly end: number } {
   return { role: generated.has(position) ? "generated" : "read", end: generated.next(position) };
 }

@@ -18,7 +18,7 @@ const caller = new Request(Infinity, "error");
 
 /** A holder of states and pages that gives them back when they run short. */
 export interface Reserve {
-  /** The sequences that it holds. */
+  /** The sequences that the reserve holds. */
   kept(): Iterable<Sequence>;
   /** Frees one sequence that matches; false if there is none. */
   evict(which: (kept: Sequence) => boolean): boolean;
@@ -65,7 +65,7 @@ export class Room {
   /**
    * Takes states until one is free for a request; false if none can be freed.
    *
-   * @param holding the session's own, if it is shared: if its other holders give way, no state is needed.
+   * @param holding the session's own holding, if shared: if the other holders give way, no state is needed.
    */
   state(request: Request, holding: Holding | undefined): boolean {
     while (this.#model.freeStates === 0) {
@@ -85,7 +85,7 @@ export class Room {
     if (count > this.#ledger.free && count <= this.pages(caller)) while (count > this.#ledger.free && this.takePages(caller)) continue;
   }
 
-  /** How many pages are available to a request: free ones, and those that it could take. */
+  /** How many pages are available to a request: free pages and pages that it could take. */
   pages(request: Request): number {
     this.#settle();
     const lists = [...this.#entries(), ...this.#idle(request), ...this.#later(request)].map(listOf);
@@ -100,7 +100,7 @@ export class Room {
     const idle = this.#idle(request);
     const first = idle.find(frees);
     if (first !== undefined) return this.#take(first);
-    // Pages that only entries and idle sessions share: free when all of these are taken.
+    // Pages that only entries and idle sessions share become free when all of these are taken.
     const entries = [...this.#entries()];
     if (ledger.freedBy([...entries, ...idle].map(listOf)) > 0) return this.#evict(() => true) || this.#take(idle[0]!);
     const [last] = this.#later(request);
@@ -108,8 +108,8 @@ export class Room {
   }
 
   /**
-   * Takes every other holder of the last page of a request's sequence, so that more tokens need no copy of it; false if one
-   * of them can't be taken.
+   * Takes every other holder of the last page of a request's sequence, so that more tokens need no copy of that page; false if
+   * one of the holders can't be taken.
    */
   unshare(request: Request, { pages }: PageList): boolean {
     const page = pages.at(-1);
@@ -128,7 +128,7 @@ export class Room {
     return taken !== undefined && this.#take(taken);
   }
 
-  /** Frees the pages of right guesses that were not returned yet; their sessions read those tokens again. */
+  /** Frees the pages of right guesses that have not been returned yet; their sessions read those tokens again. */
   #settle(): void {
     for (const { verification, holders } of this.#holdings) {
       if (verification !== undefined) for (const { pending, memory } of holders) if (!pending) memory.settle();
@@ -170,8 +170,8 @@ export class Room {
   }
 
   /**
-   * Whether a holding can be taken: its tokens can be read again, or there is room for a copy. The first request copies later ones
-   * at work in any case, since two of them could wait for each other otherwise.
+   * Whether a holding can be taken: its tokens can be read again, or there is room for a copy. The first request copies later
+   * requests at work in any case, since two requests could otherwise wait for each other.
    */
   #fits({ list, holders, valid }: Holding, { stored, first }: Request): boolean {
     if (!valid || [...holders].every(({ rereads }) => rereads)) return true;
@@ -209,12 +209,12 @@ function listOf(of: Sequence | Holding): PageList {
   return of instanceof Holding ? of.list : sequenceParts(of)!.list;
 }
 
-/** The time at which one of its holders was last at work. */
+/** The last time at which one of the holders was at work. */
 function usedAt({ holders }: Holding): number {
   return Math.max(...Array.from(holders, ({ used }) => used));
 }
 
-/** The age of the earliest request of its holders. */
+/** The age of the holders' earliest request. */
 function ageOf({ holders }: Holding): number {
   return Math.min(...Array.from(holders, ({ request }) => request?.age ?? Infinity));
 }

@@ -1,4 +1,4 @@
-/** Sessions that are saved, and sessions made of what was saved. */
+/** Saves sessions, and makes sessions from saved ones. */
 import { memoryOf } from "../model-memory.ts";
 import { viewsOf } from "../snapshot.ts";
 import type { Conversation } from "./conversation.ts";
@@ -7,11 +7,11 @@ import type { SessionToWrite, StoredSession } from "./session-file.ts";
 import { Stored } from "./stored.ts";
 import { TokenRanges } from "./token-ranges.ts";
 
-/** Writes a conversation that is not in a step, as it is now; its next step waits. */
+/** Writes the current contents of a conversation that is not in a step; its next step waits. */
 export async function saveConversation(op: string, path: string, of: Conversation): Promise<void> {
   of.memory.settle();
   if (of.memory.taken === undefined) return write(op, path, of);
-  // Its memory was taken. A fork reads the tokens again, so that the session itself can continue meanwhile.
+  // The conversation's memory was taken. A fork reads the tokens again, so that the session itself can continue meanwhile.
   const copy = of.fork();
   try {
     await copy.readAgain(op);
@@ -43,7 +43,7 @@ function contentsOf(of: Conversation): SessionToWrite {
   };
 }
 
-/** Gives an empty conversation what a file has. */
+/** Gives an empty conversation a file's contents. */
 export function restore(of: Conversation, { tokens, messageEnds, generated, dialogue, heldText, logits, read, recomputable }: StoredSession): void {
   for (const token of tokens) of.tokens.push(token);
   for (const end of messageEnds) of.messageEnds.push(end);

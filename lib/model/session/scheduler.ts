@@ -1,10 +1,10 @@
 /**
  * Runs the work of many sessions through one model, step by step. A step is one run: a token of every decoding session,
  * and pieces of prompts, limited to a number of tokens so that decoding sessions keep their pace. Work that arrives while
- * a step runs is part of the next one.
+ * a step runs is part of the next step.
  *
- * Requests are served in order of arrival. When states or pages run short an earlier request takes those of later ones
- * (see {@link Room}), so the first one always makes progress, and none waits for the steps of a later one.
+ * Requests are served in order of arrival. When states or pages run short, an earlier request takes those of later ones
+ * (see {@link Room}), so the first request always makes progress, and none waits for the steps of a later one.
  */
 import { GatedDeltaError } from "../../errors.ts";
 import { nextTurn } from "../../turns.ts";
@@ -24,11 +24,11 @@ import { SwapSpace } from "./stored.ts";
 
 /** Work of a session for the model. */
 export interface Work {
-  /** Whether its next step can't be split, such as a token of a decoding session. */
+  /** Whether the next step can't be split, such as a token of a decoding session. */
   readonly whole: boolean;
   /** How many tokens are left to read. */
   readonly left: number;
-  /** Its next step, of at most `most` tokens unless it is `whole`. Has no side effects. The conversation must be ready. */
+  /** The next step, of at most `most` tokens unless it is `whole`. Has no side effects. The conversation must be ready. */
   next(most: number): Entry;
   /**
    * Called when the step has run. Logits can be read until this returns.
@@ -43,7 +43,7 @@ export interface JobSpec {
   readonly conversation: Conversation;
   readonly request: Request;
   readonly work: Work;
-  /** Ends it before its last step. */
+  /** Ends the work before its last step. */
   readonly signal: AbortSignal;
 }
 
@@ -51,9 +51,9 @@ export interface JobSpec {
 export interface Job extends JobSpec {
   readonly resolve: () => void;
   readonly reject: (error: unknown) => void;
-  /** Removes the listener from its signal. */
+  /** Removes the listener from the signal. */
   readonly release: () => void;
-  /** The error if it did not fit into the last step. */
+  /** The error if the job did not fit into the last step. */
   full: GatedDeltaError | undefined;
 }
 
@@ -83,7 +83,7 @@ export class Scheduler {
   readonly #model: LanguageModel;
   readonly #options: SchedulerOptions;
   readonly #stall: Stall;
-  /** Ordered by the age of their requests. */
+  /** All jobs, ordered by the age of their requests. */
   readonly #jobs: Job[] = [];
   /** Jobs whose step is running. */
   readonly #running = new Set<Job>();
@@ -117,7 +117,7 @@ export class Scheduler {
   /**
    * Runs work in the following steps.
    *
-   * @throws the errors of the work's methods; the signal's reason, if aborted before its last step; the error of a failed
+   * @throws the errors of the work's methods; the signal's reason, if aborted before the last step; the error of a failed
    *   run; an error of code `out-of-memory` if states or pages run short and the request does not wait.
    */
   do(spec: JobSpec): Promise<void> {
@@ -166,7 +166,7 @@ export class Scheduler {
   #compose(): Share[] {
     const jobs = [...this.#jobs];
     for (const [i, { request }] of jobs.entries()) request.first = i === 0;
-    // All jobs begin before tokens are shared out, because a cache hit changes how many tokens a prompt has left.
+    // All jobs begin before tokens are shared out, because a cache hit changes the number of tokens that a prompt has left.
     const begun = jobs.filter((job) => this.#tried(job, () => this.#begin(job, jobs)) === true);
     // A cache hit may leave nothing to read.
     for (const job of begun) if (job.work.left <= 0) this.#end(job, job.resolve);
@@ -216,7 +216,7 @@ export class Scheduler {
     return memory.ready;
   }
 
-  /** A job's next entry, whose pages count as taken. Guesses are not counted: they only use pages that are left over. */
+  /** A job's next entry, whose pages count as taken. Guesses do not count: they only use pages that are left over. */
   #take({ request, work, conversation }: Job, need: PageNeed, most: number): Entry {
     const { ledger } = memoryOf(this.#model).pages;
     const { list } = conversation.memory.holding!;
@@ -282,7 +282,7 @@ export class Scheduler {
     this.freed();
   }
 
-  /** Nothing fits: waits until memory may be free. */
+  /** Waits until memory may be free, when nothing fits. */
   async #waitForRoom(): Promise<void> {
     const full = this.#jobs.find((job) => job.full !== undefined)?.full;
     if (full !== undefined) this.#stall.waits(this.#jobs.length, full);

@@ -14,8 +14,8 @@ export interface SessionOptions {
   /** Sessions with different salts, such as user names, share nothing in a cache. @default "" */
   readonly salt?: string | undefined;
   /**
-   * How a request behaves when other requests hold all states or pages. With `"wait"` requests are served in order of
-   * arrival, and each ends with its answer. With `"error"` it fails at once with code `out-of-memory`. In either case it
+   * How a request behaves when other requests hold all states or pages. With `"wait"`, requests are served in order of
+   * arrival, and each ends with its answer. With `"error"`, it fails at once with code `out-of-memory`. In either case it
    * takes memory from caches and idle sessions, which read their tokens again later. @default "wait"
    */
   readonly whenFull?: "wait" | "error" | undefined;
@@ -25,32 +25,32 @@ export interface SessionOptions {
 export interface LoadSessionOptions extends SessionOptions {
   /**
    * Whether the session may add to the cache, from which other sessions continue. A file's states, keys and values can't be
-   * checked: the writer of the file decides them, and its checksum. So by default the session and its forks use the cache
-   * but add nothing to it. Use `true` only for files that your own programs wrote. @default false
+   * checked: the file's writer determines them and the checksum. So by default the session and its forks use the cache but
+   * add nothing to it. Use `true` only for files that your own programs wrote. @default false
    */
   readonly trust?: boolean | undefined;
 }
 
 /** Options of a generation. */
 export interface GenerateOptions extends SamplingOptions, ConstraintOptions {
-  /** The largest number of tokens. With 0 nothing is read, and the only piece has no token. @default as many as the model has positions for */
+  /** The largest number of tokens. With 0, nothing is read, and the only piece has no token. @default as many as the model's positions */
   readonly maxTokens?: number | undefined;
-  /** The smallest number of tokens: until then no end token is chosen, and no token of {@link stopTokens}. @default 0 */
+  /** The smallest number of tokens: until then no end token and no token of {@link stopTokens} is chosen. @default 0 */
   readonly minTokens?: number | undefined;
   /**
-   * The largest number of tokens in thoughts. After that many come the tokens of the tag that ends thoughts in the model's chat template.
-   * Without thoughts it has no effect. @default no limit
+   * The largest number of tokens in thoughts. After that many, the tag that ends thoughts in the model's chat template follows.
+   * Has no effect without thoughts. @default no limit
    */
   readonly maxReasoningTokens?: number | undefined;
   /** The text ends before the first occurrence of any of these strings. Needs a tokenizer. @default none */
   readonly stop?: string | readonly string[] | undefined;
-  /** Tokens that end the text, besides those of the model's configuration. @default none */
+  /** Tokens that end the text, in addition to those of the model's configuration. @default none */
   readonly stopTokens?: readonly number[] | undefined;
   /** Whether generation continues after the model's own end tokens. @default false */
   readonly ignoreModelStops?: boolean | undefined;
   /**
-   * Whether next tokens are guessed from the earlier sequence and verified together: fewer steps when a guess is right, and
-   * the same tokens. `true`, or options. @default false
+   * Whether the next tokens are guessed from the earlier sequence and verified together: `true`, or options. Right guesses
+   * save steps; the tokens are the same. @default false
    */
   readonly drafts?: boolean | DraftingOptions | undefined;
   /** Whether pieces have {@link Piece.logprob}, at about a millisecond per token for a vocabulary of 250 thousand. @default false */
@@ -63,7 +63,7 @@ export interface GenerateOptions extends SamplingOptions, ConstraintOptions {
   readonly onProgress?: ((progress: ReadProgress) => void) | undefined;
 }
 
-/** Options of guessing tokens. */
+/** Options for guessing tokens. */
 export interface DraftingOptions extends NgramOptions {
   /** The number of guessed tokens at a time. @default 8 */
   readonly tokens?: number | undefined;
@@ -80,25 +80,25 @@ export interface AppendOptions {
 
 /** Options of {@link Session.logits} and {@link Session.hidden}. */
 export interface ReadOptions {
-  /** Ends the wait; tokens read by then stay read. */
+  /** Ends the wait; tokens that have been read stay read. */
   readonly signal?: AbortSignal | undefined;
-  /** Called after each step that read a piece. An error that it throws ends the call. */
+  /** Called after each step that read a piece of the tokens. An error that it throws ends the call. */
   readonly onProgress?: ((progress: ReadProgress) => void) | undefined;
 }
 
 /** Progress of reading a prompt. */
 export interface ReadProgress {
-  /** Tokens that were read or known. It shrinks if the session gave its memory to an earlier request. */
+  /** Number of tokens that were read or known. It falls if the session gives its memory to an earlier request. */
   readonly read: number;
-  /** Tokens of the prompt. */
+  /** Number of tokens of the prompt. */
   readonly total: number;
 }
 
 /** Token counts. */
 export interface Usage {
-  /** Tokens of the prompt. */
+  /** Number of tokens of the prompt. */
   readonly promptTokens: number;
-  /** Tokens of the prompt that were known and did not have to be read. */
+  /** Number of tokens of the prompt that were known and did not have to be read. */
   readonly cachedTokens: number;
   /** How many tokens were generated. */
   readonly generatedTokens: number;
@@ -110,7 +110,7 @@ export interface Completion {
   readonly text: string;
   /** The ids of all pieces. */
   readonly tokens: readonly number[];
-  /** The reason for its end, as {@link Piece.end}. */
+  /** Why the answer ended, as {@link Piece.end}. */
   readonly end: "token" | "string" | "length";
   /** Token counts of this answer; its prompt is everything that the session had before. */
   readonly usage: Usage;
@@ -118,13 +118,13 @@ export interface Completion {
 
 /** A whole answer to messages. */
 export interface Answered extends Completion {
-  /** The answer as a message in the form that chat templates read. The session has it already: {@link Session.chat} takes what follows. */
+  /** The answer as a message for chat templates. The session already has it: {@link Session.chat} takes the messages that follow. */
   readonly message: AnswerMessage;
-  /** The answer without thoughts and calls. */
+  /** The text of the answer, without thoughts and calls. */
   readonly content: string;
-  /** The thoughts before it; empty if there are none. */
+  /** The thoughts before the text; empty if there are none. */
   readonly reasoning: string;
-  /** The calls of tools, in order, ready to be executed. */
+  /** The tool calls, in order, ready to be executed. */
   readonly toolCalls: readonly ToolCall[];
 }
 
@@ -132,19 +132,19 @@ export interface Answered extends Completion {
 export interface Turn {
   /** How many tokens the session had and still has. */
   readonly keptTokens: number;
-  /** How many it had of text that the template no longer writes, such as earlier thoughts. */
+  /** How many of the session's tokens were dropped, because the template no longer writes their text, such as earlier thoughts. */
   readonly droppedTokens: number;
-  /** How many it got. */
+  /** How many tokens were added. */
   readonly addedTokens: number;
-  /** How many of the kept tokens were read before and must be read again, because no cache has them. */
+  /** How many of the kept tokens had been read and must be read again, because no cache has them. */
   readonly rereadTokens: number;
 }
 
 /** A token of an answer, and the text that it completes. */
 export interface GeneratedPiece {
-  /** The token's id; −1, which is not a token id, in the only piece of a generation that gives no token, as with `maxTokens: 0`. */
+  /** The token's id; −1, which is not an id, in the only piece of a generation that gives no token, such as with `maxTokens: 0`. */
   readonly token: number;
-  /** The text that it completes, as generated: whole characters, possibly none; empty without a tokenizer. */
+  /** The text that the token completes, as generated: whole characters, possibly none; empty without a tokenizer. */
   readonly text: string;
   /**
    * Set in the last piece only: `"token"` for an end token; `"string"` when it completes a stop string, which is not part of
@@ -153,12 +153,12 @@ export interface GeneratedPiece {
   readonly end?: "token" | "string" | "length";
   /**
    * The natural logarithm of the token's probability in the model: its logit minus the logarithm of the sum of all logits'
-   * exponentials, in float64, before temperature, penalty and other settings. Only with {@link GenerateOptions.logprobs}.
+   * exponentials, in float64, before temperature, penalties and other settings. Only with {@link GenerateOptions.logprobs}.
    */
   readonly logprob?: number;
   /**
-   * The most likely tokens here, whatever the settings: the most likely first, of equal ones the one with the lowest id. Only with
-   * {@link GenerateOptions.topLogprobs}.
+   * The most likely tokens at this position, whatever the settings: in descending order, of equal ones the lowest id first. Only
+   * with {@link GenerateOptions.topLogprobs}.
    */
   readonly topLogprobs?: readonly TokenLogprob[];
 }
@@ -166,8 +166,8 @@ export interface GeneratedPiece {
 /** A token of an answer, and the parts of the answer that it completes. */
 export interface Piece extends GeneratedPiece {
   /**
-   * The thoughts, text and calls of tools that are certain with this token, in order; possibly none. They are those of the
-   * model's chat template where the session's prompt came from {@link Session.chat}; otherwise all text is text.
+   * The thoughts, text and tool calls that become certain with this token, in order; possibly none. They follow the model's
+   * chat template if the session's prompt came from {@link Session.chat}; otherwise everything is text.
    */
   readonly parts: readonly AnswerPiece[];
 }

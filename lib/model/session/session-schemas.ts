@@ -55,7 +55,7 @@ export const sessionCacheOptions = options<SessionCacheOptions>()(({ z, integer 
   };
 });
 
-/** The session itself checks that `cache` is a cache, and one of the same model. */
+/** The session itself checks that `cache` is a cache of the same model. */
 const sessionShape = lazily(({ z, choice }) => ({
   cache: z.custom<SessionCache>(() => true).optional(),
   salt: z.string("a text").default(""),

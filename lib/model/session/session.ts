@@ -31,9 +31,9 @@ export let makeSession: (model: LanguageModel, scheduler: Scheduler, options: Se
 
 /**
  * A conversation with a model. Tokens are appended and generated; the model reads them when they are needed, together
- * with those of all its other sessions. With f32 states a session's logits have the same bits, and so its tokens are the
- * same, regardless of the other sessions, of how its tokens were appended, of whether they were read, forked or found in a
- * cache, and of drafts.
+ * with those of all its other sessions. With f32 states, a session's logits have the same bits, and so its tokens are the
+ * same, regardless of other sessions, of drafts, of how its tokens were appended, and of whether they were read, forked or
+ * found in a cache.
  *
  * @example
  * using session = model.session();
@@ -43,7 +43,7 @@ export let makeSession: (model: LanguageModel, scheduler: Scheduler, options: Se
 export class Session implements Disposable {
   static readonly #collected = new FinalizationRegistry<Conversation>((of) => end(of));
 
-  /** The model that it belongs to. */
+  /** The model that the session belongs to. */
   readonly model: LanguageModel;
   readonly #of: Conversation;
 
@@ -66,34 +66,34 @@ export class Session implements Disposable {
     };
   }
 
-  /** How many tokens it has, read or not. */
+  /** How many tokens the session has, read or not. */
   get length(): number {
     return this.#of.tokens.length;
   }
 
-  /** How many of its tokens the model has read: the others are read by the next {@link generate} or {@link logits}. */
+  /** How many of the session's tokens the model has read: the next {@link generate} or {@link logits} reads the others. */
   get read(): number {
     this.#alive("session.read");
     return this.#of.read;
   }
 
-  /** Its tokens; a copy. */
+  /** A copy of the session's tokens. */
   get tokens(): Int32Array {
     return Int32Array.from(this.#of.tokens);
   }
 
-  /** Whether it was disposed. */
+  /** Whether the session was disposed. */
   get disposed(): boolean {
     return this.#of.disposed;
   }
 
   /**
    * Adds tokens, or the tokens of a text, at the end. Nothing is read yet. Each text is tokenized by itself, so appending
-   * two texts may give other tokens than appending both as one. Pass `{ specialTokens: "text" }` for user input, so that
+   * two texts may give different tokens from appending both as one. Pass `{ specialTokens: "text" }` for user input, so that
    * none of it becomes a control token.
    *
-   * @throws {GatedDeltaError} for ids outside the vocabulary, more tokens than the model has positions, a text without a
-   *   tokenizer, and during a generation. Nothing is added then.
+   * @throws {GatedDeltaError} for ids outside the vocabulary, for more tokens than the model has positions, for text without
+   *   a tokenizer, and during a generation. Nothing is added then.
    */
   append(content: string | readonly number[] | Int32Array | Uint32Array, options?: AppendOptions): this {
     const op = "session.append";
@@ -115,20 +115,20 @@ export class Session implements Disposable {
   }
 
   /**
-   * Adds the messages that come next in the conversation: at first all there are, later those that follow the session's
-   * answer, such as a user's message or the results of tools. The answer itself is added by the session.
+   * Adds the messages that come next in the conversation: at first all existing messages, later those that follow the
+   * session's answer, such as a user's message or tool results. The session itself adds the answer.
    *
    * The model's chat template writes the whole conversation, including the start of an answer, and the session keeps its
-   * tokens as far as they are those of this text. Generated tokens are kept if their text is the same. If the template writes
-   * an earlier part differently now, such as an answer without its thoughts, the session goes back to the longest prefix that
-   * its {@link SessionOptions.cache} has, and without a cache to the start. {@link turn} has the numbers.
+   * tokens as far as they match this text. Generated tokens are kept if their text is the same. If the template now writes an
+   * earlier part differently, such as an answer without its thoughts, the session goes back to the longest prefix that its
+   * {@link SessionOptions.cache} has, or without a cache to the start. {@link turn} has the numbers.
    *
-   * Each option except `addGenerationPrompt` stays for later turns until it is given again; `tools: []` takes tools away. An
+   * Each option except `addGenerationPrompt` stays for later turns until it is given again; `tools: []` removes the tools. An
    * answer that was cut off is taken as it is, and the template ends it.
    *
    * @throws {GatedDeltaError} if the folder has no chat template or no tokenizer, the template refuses the messages, or the
-   *   conversation has more tokens than the model has positions; of code `state` after {@link append}, when messages no longer
-   *   describe the session's tokens, and during a generation. Nothing changes then.
+   *   conversation has more tokens than the model has positions; of code `state` after {@link append}, because messages no
+   *   longer describe the session's tokens, and during a generation. Nothing changes then.
    */
   chat(messages: readonly ChatMessage[], options: ChatOptions = {}): this {
     const op = "session.chat";
@@ -140,10 +140,10 @@ export class Session implements Disposable {
   }
 
   /**
-   * The messages of the conversation, in the form that chat templates read: those given to {@link chat}, and its answers, of which
-   * the last may be unfinished. Frozen copies.
+   * Frozen copies of the conversation's messages, in the form that chat templates read: those given to {@link chat}, and the
+   * answers, of which the last may be unfinished.
    *
-   * @throws {GatedDeltaError} of code `state` after {@link append}: then messages do not describe the session's tokens.
+   * @throws {GatedDeltaError} of code `state` after {@link append}, because messages no longer describe the session's tokens.
    */
   get messages(): readonly ChatMessage[] {
     const op = "session.messages";
@@ -161,11 +161,11 @@ export class Session implements Disposable {
    * a token when its piece is returned. If you leave the iterator, or abort, the session stays after the last returned
    * piece; it can then be appended to, forked or continued. During a generation it can be forked between two pieces.
    *
-   * An answer to messages that was left is continued, so that a session can be saved within an answer. One that has ended is not,
-   * without {@link GenerateOptions.ignoreModelStops}: the only piece has no token then.
+   * An answer to messages that was left is continued, so that a session can be saved within an answer. An answer that has ended is
+   * not continued without {@link GenerateOptions.ignoreModelStops}: the only piece has no token then.
    *
-   * @throws {GatedDeltaError} for wrong options, and if the session has no tokens or no room for one. The iterator throws it
-   *   while another generation of the session is running, with code `out-of-memory` when states or pages run short (see
+   * @throws {GatedDeltaError} for wrong options, and if the session has no tokens or no room for another. The iterator throws
+   *   it while another generation of the session is running, with code `out-of-memory` when states or pages run short (see
    *   {@link SessionOptions.whenFull}), and for logits that are not numbers; it throws the signal's reason when aborted.
    */
   generate(options: GenerateOptions = {}): AsyncGenerator<Piece, void, void> {
@@ -189,8 +189,8 @@ export class Session implements Disposable {
   }
 
   /**
-   * Runs {@link generate} to its end, and gives the answer as a message with its thoughts and calls of tools. If the session
-   * has the beginning of the answer already, from a generation that was left or aborted, the message is all of it; with
+   * Runs {@link generate} to its end, and gives the answer as a message with its thoughts and tool calls. If the session
+   * already has the beginning of the answer, from a generation that was left or aborted, the message is the whole answer; with
    * `maxTokens: 0` it is the answer so far.
    *
    * @throws as {@link generate}; {@link GatedDeltaError} of code `state` if the prompt did not come from {@link chat};
@@ -203,8 +203,8 @@ export class Session implements Disposable {
   }
 
   /**
-   * Generates several answers to the same prompt, at once, each in a fork: the session itself gets none of them. The prompt is read
-   * once. Answer i is that of {@link complete} with the seed `seed + i`, modulo 2^53; without a seed, the first one is random.
+   * Generates several answers to the same prompt at once, each in a fork: the session itself gets none of them. The prompt is read
+   * once. Answer i is that of {@link complete} with the seed `seed + i`, modulo 2^53; without a seed, the first seed is random.
    *
    * @param count number of answers, 1 .. 1024.
    * @returns the answers in order. Each counts the prompt as known.
@@ -222,14 +222,14 @@ export class Session implements Disposable {
     return await allTogether(signal, (both) => sessions.map((one, i) => one.complete({ ...given, seed: (seed + i) % 2 ** 53, signal: both })));
   }
 
-  /** How many of its tokens came with prompts, how many of these a cache had, and how many were generated. */
+  /** How many of the session's tokens came with prompts, how many of these a cache had, and how many were generated. */
   get usage(): Usage {
     const { length, generated: generatedTokens, cached: cachedTokens } = this.#of.counts;
     return { promptTokens: length - generatedTokens, cachedTokens, generatedTokens };
   }
 
   /**
-   * Reads the tokens that were not read yet.
+   * Reads the tokens that have not been read yet.
    *
    * @returns `[vocabSize]`: the logits for the token after the last one, as a copy.
    * @throws as {@link generate}.
@@ -242,8 +242,8 @@ export class Session implements Disposable {
   }
 
   /**
-   * Reads the tokens that were not read yet. A session does not keep hidden states: if its last token was already read, it
-   * is read again, starting from a cached prefix if there is one.
+   * Reads the tokens that have not been read yet. A session does not keep hidden states: if its last token was already read,
+   * the session is read again, starting from a cached prefix if there is one.
    *
    * @returns `[hiddenSize]`: the hidden state of the last token after the final norm, in float32, as a copy.
    * @throws as {@link generate}.
@@ -276,8 +276,8 @@ export class Session implements Disposable {
   }
 
   /**
-   * Writes its tokens, messages, states, keys, values and last logits to a file. Other work continues meanwhile; the session's own
-   * next step waits until the file is written. If the process is killed meanwhile, an existing file stays intact.
+   * Writes the session's tokens, messages, states, keys, values and last logits to a file. Other work continues meanwhile; the
+   * session's own next step waits until the file is written. If the process is killed meanwhile, an existing file stays intact.
    *
    * The first save of a model waits for its {@link LanguageModel.identity}, some seconds for a large one.
    *
@@ -295,13 +295,13 @@ export class Session implements Disposable {
   }
 
   /**
-   * Loads a session from a file. It continues with the same bits and reads nothing again. It takes a state and pages only
-   * when it continues. Other work continues while the file is read.
+   * Loads a session from a file. The session continues with the same bits, reads nothing again, and takes a state and pages
+   * only when it continues. Other work continues while the file is read.
    *
-   * The model is compared by its {@link LanguageModel.identity}. The session and its forks add nothing to a cache without
-   * {@link LoadSessionOptions.trust}.
+   * The model is compared by its {@link LanguageModel.identity}. Without {@link LoadSessionOptions.trust}, the session and its
+   * forks add nothing to a cache.
    *
-   * @param model the model that wrote it, or another with the same weights and the same dtypes of states and pages.
+   * @param model the model that wrote the file, or another with the same weights and the same dtypes of states and pages.
    * @throws {FileError} (as a rejection) for a file that is damaged, not a session, of another model, or written by an earlier
    *   version of the library; and if a file of the model has changed, as {@link LanguageModel.identity}.
    */
@@ -324,7 +324,7 @@ export class Session implements Disposable {
     }
   }
 
-  /** Ends the session; a running generation ends with an error. Frees its state and pages once no step of it is running. */
+  /** Ends the session; a running generation ends with an error. State and pages are freed once no step of it is running. */
   [Symbol.dispose](): void {
     end(this.#of);
     Session.#collected.unregister(this);

@@ -1,20 +1,20 @@
 /**
- * Compares the tokens of a session with those of the text that it should have. Generated tokens may differ from those that a
- * tokenizer makes of their text; they are kept if the text is the same.
+ * Compares the tokens of a session with those of the text that it should have. Generated tokens may differ from the tokens
+ * that a tokenizer makes of their text; they are kept if the text is the same.
  */
 import type { TokenBytes } from "../text/tokenizer.ts";
 
-/** Where the tokens that a session keeps end, and where those that follow begin. */
+/** The end of the tokens that a session keeps, and the start of those that follow. */
 export interface Splice {
   /** How many of the session's tokens are kept. */
   readonly kept: number;
-  /** How many of the text's tokens these stand for. */
+  /** How many of the text's tokens the kept ones stand for. */
   readonly covered: number;
 }
 
 /**
- * The most tokens that can be kept. Outside of what was generated, control tokens and other added tokens are kept only where
- * the text has the same ones: an equal spelling does not make text a control token, or the other way round.
+ * The most tokens that can be kept. Outside generated tokens, control tokens and other added tokens are kept only where the
+ * text has the same ones: equal spelling does not make text a control token, or a control token text.
  *
  * @param had the session's tokens.
  * @param wanted the tokens of the text.
@@ -44,7 +44,7 @@ function afterSameText(
   { bytesOf, isAdded }: TokenBytes,
   generated: (position: number) => boolean,
 ): Splice | undefined {
-  /** Bytes of the last tokens that were not compared yet. */
+  /** Bytes of the last tokens that have not been compared yet. */
   let left: Uint8Array = none;
   let right: Uint8Array = none;
   do {

@@ -6,8 +6,8 @@ import type { Room } from "./room.ts";
 const warnMilliseconds = 2000;
 
 /**
- * Warns once when sessions wait while none runs, because the memory is held by sequences of the caller, by sessions that
- * are being saved, or by sessions whose copies do not fit into `swap`.
+ * Warns once when sessions wait and none runs, because the memory is held by the caller's sequences, by sessions that are
+ * being saved, or by sessions whose copies do not fit into `swap`.
  */
 export class Stall {
   readonly #model: LanguageModel;

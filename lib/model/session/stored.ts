@@ -2,7 +2,7 @@ import type { Sequence } from "../sequence.ts";
 import { snapshotOf } from "../snapshot.ts";
 import type { SequenceSnapshot } from "../snapshot.ts";
 
-/** Limits the host memory of copies of states, keys and values. */
+/** Limits the host memory for copies of states, keys and values. */
 export class SwapSpace {
   readonly capacity: number;
   #used = 0;
@@ -17,7 +17,7 @@ export class SwapSpace {
   }
 
   /**
-   * Whether there is room for so many more bytes.
+   * Whether there is room for that many more bytes.
    *
    * @param leaving bytes of a copy that is about to be restored.
    */
@@ -36,12 +36,12 @@ export class SwapSpace {
 /** A copy of a sequence in the host's memory, for the sessions that will continue from it. */
 export class Stored {
   readonly snapshot: SequenceSnapshot;
-  /** Its bytes in the {@link SwapSpace}. */
+  /** The copy's bytes in the {@link SwapSpace}. */
   readonly bytes: number;
   readonly #ended: () => void;
   #holders = 0;
 
-  /** @param ended called when the last session has left it. */
+  /** @param ended called when the last session has left the copy. */
   constructor(snapshot: SequenceSnapshot, bytes = 0, ended: () => void = () => {}) {
     this.snapshot = snapshot;
     this.bytes = bytes;

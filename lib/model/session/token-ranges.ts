@@ -10,7 +10,7 @@ export class TokenRanges {
     this.#count = bounds.reduce((sum, bound, i) => (i % 2 === 0 ? sum - bound : sum + bound), 0);
   }
 
-  /** How many tokens they have together. */
+  /** How many tokens the ranges have together. */
   get count(): number {
     return this.#count;
   }
@@ -27,12 +27,12 @@ export class TokenRanges {
     this.#count++;
   }
 
-  /** Whether a position is in one of them. */
+  /** Whether a position is in one of the ranges. */
   has(position: number): boolean {
     return this.#after(position) % 2 === 1;
   }
 
-  /** The first position after this one that differs from it in being in one of them; Infinity if there is none. */
+  /** The first later position where a range begins or ends; Infinity if there is none. */
   next(position: number): number {
     return this.#bounds[this.#after(position)] ?? Infinity;
   }
@@ -48,7 +48,7 @@ export class TokenRanges {
     return low;
   }
 
-  /** Where the range that ends at `length` begins; `length` if none does. */
+  /** The start of the range that ends at `length`; `length` if none does. */
   startBefore(length: number): number {
     return this.#bounds.at(-1) === length ? this.#bounds.at(-2)! : length;
   }

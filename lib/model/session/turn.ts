@@ -1,4 +1,4 @@
-/** The next turn of a conversation: its messages as the template writes the whole, compared with the session's tokens. */
+/** The next turn of a conversation: the whole text as the template writes it, compared with the session's tokens. */
 import { invalid } from "../../arguments/checks.ts";
 import { checkOptions } from "../../arguments/options.ts";
 import { reading } from "../../arguments/reading.ts";
@@ -24,7 +24,7 @@ export interface GivenTurn {
 }
 
 /**
- * Reads what the caller gave, which can run code of the caller.
+ * Reads the caller's messages and options, which can run code of the caller.
  *
  * @throws {GatedDeltaError} as {@link Session.chat}.
  */
@@ -45,7 +45,7 @@ export function readTurn(op: string, of: Conversation, given: readonly ChatMessa
 }
 
 /**
- * Adds a turn to a session, which keeps its tokens as far as they are those of the conversation's text.
+ * Adds a turn to a session, which keeps its tokens as far as they match the conversation's text.
  *
  * @throws {GatedDeltaError} as {@link Session.chat}. The session is unchanged then.
  */

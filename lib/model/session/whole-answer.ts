@@ -5,7 +5,7 @@ import type { Conversation } from "./conversation.ts";
 import { answerMessage, dialogueOf } from "./dialogue.ts";
 import type { Answered, Completion, Piece } from "./session-options.ts";
 
-/** All pieces of a generation of a conversation as one. */
+/** All pieces of a conversation's generation as one. */
 export async function completed(of: Conversation, pieces: AsyncIterable<Piece>): Promise<Completion> {
   const { length: promptTokens, known, cached } = of.counts;
   const tokens: number[] = [];
@@ -20,13 +20,13 @@ export async function completed(of: Conversation, pieces: AsyncIterable<Piece>):
   return { text, tokens, end: end ?? "length", usage: { promptTokens, cachedTokens, generatedTokens: tokens.length } };
 }
 
-/** The answer of no tokens. */
+/** The answer without tokens. */
 const emptyAnswer: AnswerMessage = Object.freeze({ role: "assistant", content: "" });
 
 /**
  * The answer to a conversation's messages.
  *
- * @param complete generates the rest of it.
+ * @param complete generates the rest of the answer.
  * @throws {GatedDeltaError} as {@link Session.answer}.
  */
 export async function answered(op: string, of: Conversation, complete: () => Promise<Completion>): Promise<Answered> {

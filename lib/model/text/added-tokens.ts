@@ -1,16 +1,16 @@
-/** Added tokens, which match their text literally and are found before a text is cut into pieces. */
+/** Added tokens, which match their text literally and are found before a text is split into pieces. */
 
 /** An added token. */
 export interface AddedToken {
   readonly id: number;
   readonly content: string;
-  /** Whether it is found only if no word character touches it. */
+  /** Whether the token is found only if no word character touches it. */
   readonly singleWord: boolean;
-  /** Whether blanks before it belong to it. */
+  /** Whether blanks before the token belong to it. */
   readonly leftBlanks: boolean;
-  /** Whether blanks after it belong to it. */
+  /** Whether blanks after the token belong to it. */
   readonly rightBlanks: boolean;
-  /** Whether it is looked for in the normalized text. */
+  /** Whether the token is looked for in the normalized text. */
   readonly normalized: boolean;
 }
 
@@ -66,7 +66,7 @@ export class AddedTokens {
           continue;
         }
         const { token, stop } = found;
-        // The search continues after a match that is passed over, not inside it.
+        // The search continues after a match that is skipped, not inside it.
         if (!token.singleWord || standsAlone(text, at, stop)) {
           const first = token.leftBlanks ? Math.max(done, text.slice(0, at).trimEnd().length) : at;
           const last = token.rightBlanks ? text.length - text.slice(stop).trimStart().length : stop;

@@ -1,4 +1,4 @@
-/** The messages of a conversation, checked before a template sees them. */
+/** Checks the messages of a conversation before a template sees them. */
 import { invalid, largestIndex } from "../../arguments/checks.ts";
 import { asArray, reading } from "../../arguments/reading.ts";
 import { GatedDeltaError, UnsupportedError, describe } from "../../errors.ts";
@@ -10,13 +10,16 @@ import { mostNested, nestsWithin } from "./nesting.ts";
 export interface ChatMessage {
   /** The speaker: `system`, `user`, `assistant`, `tool`, or another role that the template names. */
   readonly role: string;
-  /** Its text, or an array of parts `{ type: "text", text }`. Images and other parts are refused. */
+  /** The message's text, or an array of parts `{ type: "text", text }`. Images and other parts are refused. */
   readonly content?: unknown;
-  /** Other members that the template knows, such as `tool_calls`, whose `arguments` are objects: text would be written as text. Pass an integer beyond 2⁵³ as a bigint. */
+  /**
+   * Other members that the template knows, such as `tool_calls`, whose `arguments` are objects: text would be written as text. Pass an
+   * integer beyond 2⁵³ as a bigint.
+   */
   readonly [key: string]: unknown;
 }
 
-/** A copy of the caller's values as JSON values, and its number of characters. */
+/** A copy of the caller's values as JSON values, and the number of characters in them. */
 export interface Plain<Value> {
   readonly value: Value;
   readonly characters: number;
@@ -38,7 +41,7 @@ export function readMessages(op: string, messages: unknown, source: string): Pla
     if (typeof role !== "string") throw invalid(op, `messages[${i}].role`, "a string", role);
     if (!isKnownRole(role, source)) throw invalid(op, `messages[${i}].role`, roles.map((one) => JSON.stringify(one)).join(" | "), role);
     const keys = reading(op, `messages[${i}]`, () => Object.keys(message as ChatMessage));
-    // A message without these is probably misspelt, such as `contents`.
+    // A message without these probably has a misspelt member, such as `contents`.
     if (!keys.includes("content") && !keys.includes("tool_calls")) {
       throw invalid(op, `messages[${i}].content`, "a text, or parts of one", `a message of ${keys.join(", ")}`);
     }
@@ -79,7 +82,7 @@ export function plain<Value>(value: Value): Plain<Value> {
     const text = JSON.stringify(value);
     return { value: JSON.parse(text), characters: text.length };
   } catch {
-    // JSON.stringify refuses bigints. A value that it refuses for another reason is refused here again.
+    // JSON.stringify refuses bigints. A value that it refuses for another reason is also refused here.
     const text = stringifyWithDigits(value);
     return { value: parseWithDigits(text) as Value, characters: text.length };
   }

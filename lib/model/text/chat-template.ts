@@ -34,11 +34,14 @@ export interface ChatOptions {
   readonly tools?: readonly object[] | undefined;
   /** The name of the template to use, if the model has several. @default "default" */
   readonly template?: string | undefined;
-  /** Other values for the template, by name, such as `enable_thinking`. Not `messages`, `tools` and `add_generation_prompt`, which have arguments of their own. */
+  /**
+   * Other values for the template, by name, such as `enable_thinking`. Not `messages`, `tools` and `add_generation_prompt`, which have
+   * separate arguments.
+   */
   readonly variables?: Readonly<Record<string, unknown>> | undefined;
   /**
    * Whether the text of a control token, such as `<|im_end|>`, or of another added token becomes that token within messages
-   * and tools (`"parse"`, as in transformers) or stays text (`"text"`, for user input). Those that the template itself
+   * and tools (`"parse"`, as in transformers) or stays text (`"text"`, for user input). Texts that the template itself
    * writes, and those in {@link variables}, always become tokens. @default "parse"
    */
   readonly specialTokens?: "parse" | "text" | undefined;
@@ -49,10 +52,10 @@ export let templateSource: (template: ChatTemplate, name: string) => string | un
 
 /**
  * A model's chat templates, which write a conversation as one text. They are Jinja, in the folder's `chat_template.jinja`,
- * or else in its `tokenizer_config.json`, as one text or as a list of named ones; or in the metadata of its GGUF file.
+ * or else in its `tokenizer_config.json`, as one text or a list of named ones; or in the metadata of a GGUF file.
  */
 export class ChatTemplate {
-  /** The file that they came from. */
+  /** The file that the templates came from. */
   readonly path: string;
   readonly #sources: ReadonlyMap<string, string>;
   readonly #parsed = new Map<string, Program>();
@@ -74,7 +77,7 @@ export class ChatTemplate {
   /**
    * Reads the templates of a folder or a GGUF file.
    *
-   * @returns undefined if it has none.
+   * @returns undefined if there are none.
    * @throws {FileError} for damaged files; templates are parsed on first use.
    */
   static load(folder: string): ChatTemplate | undefined {
@@ -103,10 +106,10 @@ export class ChatTemplate {
   }
 
   /**
-   * How answers are written to this template.
+   * How answers to a template's prompts are written.
    *
    * @param template the name of the template, if the model has several.
-   * @throws {GatedDeltaError} of code `invalid-argument` for a name that it does not have.
+   * @throws {GatedDeltaError} of code `invalid-argument` for a name that the model does not have.
    */
   format(template = "default"): AnswerFormat {
     return formatOf(this.#source("chat", template));
@@ -146,7 +149,7 @@ export class ChatTemplate {
     const parsed = specialTokens === "parse";
     const values = new Map<string, Value>();
     for (const [name, value] of Object.entries({ documents: null, ...this.#tokens, add_generation_prompt: addGenerationPrompt })) values.set(name, valueOf(value, true));
-    // Values that nest too deep throw here.
+    // Values that nest too deeply throw here.
     reading(op, "variables", () => {
       for (const [name, value] of Object.entries(variables?.value ?? {})) values.set(name, valueOf(value, true));
     });

@@ -15,9 +15,9 @@ export class Detokenizer {
   }
 
   /**
-   * The whole characters that a token completes, possibly none, as for a token without text or beyond the vocabulary.
+   * The whole characters that a token completes; possibly none, such as for a token without text or beyond the vocabulary.
    *
-   * @throws {GatedDeltaError} for a value that is no token id.
+   * @throws {GatedDeltaError} for a value that is not a token id.
    */
   push(token: number): string {
     const bytes = this.#bytesOf(asInteger("detokenizer.push", "token", token, 0, 2 ** 32 - 1));

@@ -1,5 +1,5 @@
 /**
- * Encodes texts as token ids. `@huggingface/tokenizers` normalizes, cuts and merges the text between added tokens. Added
+ * Encodes texts as token ids. `@huggingface/tokenizers` normalizes, splits and merges the text between added tokens. Added
  * tokens are found here, because the library ignores `single_word`, and because some texts must contain none.
  */
 import type { JsonObject } from "../../checkpoint/json.ts";
@@ -33,7 +33,7 @@ export class Encoder {
   readonly #all: AddedTokens;
   readonly #clock: Clock = { left: 0 };
   readonly #known = new KnownTexts<Ids>();
-  /** By how much the bytes of a text can shrink before its tokens are made; undefined if all of them may. */
+  /** The factor by which a text's bytes can shrink before its tokens are made; undefined if all of them may be dropped. */
   readonly #shrinkage: number | undefined;
   readonly #ordersMarks: boolean;
   readonly #rules: Vocabulary["rules"];
@@ -53,7 +53,7 @@ export class Encoder {
     this.#ordersMarks = /^NFK?[CD]$/.test(String((json["normalizer"] as { readonly type?: unknown } | null | undefined)?.type));
     this.#takesBlanks = rules.some(({ leftBlanks, rightBlanks }) => leftBlanks || rightBlanks);
     let longest: LongestTokens | undefined;
-    // The longest tokens are looked for when the first text has to fit into some room.
+    // The longest tokens are computed when the first text has to fit into limited room.
     this.#longest = () => (this.#shrinkage === undefined ? undefined : (longest ??= new LongestTokens(tokens, rules)));
     this.#words = new WordEncoder(this.#tokenizer, this.#longest);
     this.#added = added;
@@ -124,7 +124,7 @@ export class Encoder {
     return normalizer === null ? text : normalizer(this.#ordersMarks ? withOrderedMarks(text) : text);
   }
 
-  /** @param room the most ids. There may be more if the text was encoded before, or some of it may be dropped. */
+  /** @param room the most ids. There may be more if the text was already encoded, or if some of it may be dropped. */
   #ofText(text: string, room = Infinity): Ids {
     return text === "" ? [] : this.#known.of(text, () => this.#words.encode(text, room));
   }
@@ -145,8 +145,8 @@ export class Encoder {
 }
 
 /**
- * Gives the library these tables. Its own are a map of all tokens and one of all merges, with pairs in JSON as keys. To make them takes
- * longer than to read the file.
+ * Gives the library these tables. Its own are a map of all tokens and a map of all merges, with pairs in JSON as keys, which take
+ * longer to make than the file to read.
  */
 function useTables(model: LibraryTokenizer["model"], idOf: Vocabulary["idOf"], unknown: unknown, merges: TextTable): void {
   const lookup = (get: Lookup["get"]): Lookup => ({ get, has: (key) => get(key) !== undefined });

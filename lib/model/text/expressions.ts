@@ -1,6 +1,7 @@
 /**
  * The regular expressions of a `tokenizer.json`. They come with a model's folder, and a short malicious one can take hours on
- * a short text. Those of published models are known to take linear time and run in the calling thread; others run in a Worker.
+ * a short text. Expressions of published models are known to take linear time and run in the calling thread; others run in a
+ * Worker.
  */
 import { FileError } from "../../errors.ts";
 import { isRecord } from "../../checkpoint/json.ts";
@@ -10,7 +11,7 @@ import { knownExpressions } from "./known-expressions.ts";
 /** The most characters of an expression; the longest published ones have about three hundred. */
 const longestExpression = 10_000;
 
-/** Milliseconds for unknown expressions in an `encode`: a fixed part, and a part per thousand characters. */
+/** Milliseconds for unknown expressions in an `encode`: a fixed part, and a part for each thousand characters. */
 const limitOfText = 250;
 const limitPerThousand = 1;
 

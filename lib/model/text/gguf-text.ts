@@ -2,7 +2,7 @@
  * The tokenizer and the chat templates of a GGUF file, in the form of `tokenizer.json` and `tokenizer_config.json`. Keys: ggml,
  * `docs/gguf.md`; regular expressions by the names in `tokenizer.ggml.pre`: llama.cpp, `src/llama-vocab.cpp`.
  *
- * Unlike the `tokenizer.json` of these models, a GGUF file says nothing of Unicode normalization, and llama.cpp does none.
+ * Unlike the `tokenizer.json` of these models, a GGUF file does not specify Unicode normalization, and llama.cpp does none.
  */
 import { FileError, UnsupportedError, describe } from "../../errors.ts";
 import { endNames } from "../../checkpoint/gguf/architectures.ts";
@@ -20,7 +20,7 @@ const expressions: Readonly<Record<string, string>> = { qwen2: qwen2Expression, 
 const [normal, control, userDefined, unused] = [1, 3, 4, 5];
 
 /**
- * Control tokens by their texts, whatever their type is: those that llama.cpp, too, takes for ends and for marks of code
+ * Control tokens by their texts, whatever their type: those that llama.cpp also treats as ends and as marks of code
  * (`llama_vocab::impl::load`), as far as vocabularies of these models have them.
  */
 const controls = new Set([
@@ -28,7 +28,7 @@ const controls = new Set([
   ...["<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|fim_pad|>", "<|fim_repo|>", "<|repo_name|>", "<|file_sep|>"],
 ]);
 
-/** The first two bytes of these. */
+/** The first two bytes of these texts. */
 const [lessThan, bar] = [0x3c, 0x7c];
 
 /** Far above the bytes of any end token. */
@@ -156,8 +156,8 @@ export function readGgufTokenizer(op: string, path: string, vocabSize: number): 
 }
 
 /**
- * The ids of tokens that are control tokens whatever their type is: some by their text, and the file's end tokens, unless plain text
- * becomes them.
+ * The ids of tokens that are control tokens whatever their type: some by their text, and the file's end tokens, unless plain text can
+ * become them.
  */
 function controlsOf(values: Metadata, tokens: StoredTexts, merges: TextTable): ReadonlySet<number> {
   const found = new Set<number>();

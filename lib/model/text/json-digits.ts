@@ -16,9 +16,9 @@ export function stringifyWithDigits(value: unknown): string {
   });
 }
 
-/** Reads integers that a number would round as bigints. Throws for a text that is not JSON, and for numbers beyond the largest. */
+/** Parses JSON; integers that a number would round become bigints. Throws for text that is not JSON and for numbers out of range. */
 export function parseWithDigits(text: string): unknown {
-  // The second pass over every value is only for texts that may have such a number.
+  // Only texts that may have such a number need a second pass over every value.
   if (!/\d{16}|[eE]\+?\d{3}/.test(text)) return JSON.parse(text);
   return json.parse(text, (_, member, { source }) => {
     if (typeof member !== "number" || Number.isSafeInteger(member)) return member;

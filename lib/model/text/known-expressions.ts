@@ -5,15 +5,15 @@ const upper = "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]";
 const lower = "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]";
 const ends = "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
-/** Of Qwen2, Qwen2.5, Qwen3 and Qwen3-Next. */
+/** The expression of Qwen2, Qwen2.5, Qwen3 and Qwen3-Next. */
 export const qwen2Expression = `${contractions}|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|${ends}`;
 
-/** Of Qwen3.5. */
+/** The expression of Qwen3.5. */
 export const qwen35Expression = `${contractions}|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|${ends}`;
 
 /**
- * Each matches a run of characters by one alternative after at most one pass back over it, so the whole takes a bounded
- * number of passes. A test times them on long runs.
+ * Each expression matches a run of characters by one alternative after at most one pass back over it, so the whole takes a
+ * bounded number of passes. A test times them on long runs.
  */
 export const knownExpressions: readonly string[] = [
   // GPT-2, and OLMo and others after it

@@ -1,14 +1,14 @@
-/** The most characters of all texts together, and the fewest of one. */
+/** The most characters of all texts together, and the fewest of a single text. */
 const mostCharacters = 2 ** 21;
 const leastCharacters = 64;
 
-/** Results for the texts that came last: each turn of a conversation encodes all messages before it again. */
+/** Results for the most recent texts, since each turn of a conversation encodes all earlier messages again. */
 export class KnownTexts<Result> {
-  /** By text, the one used least recently first. */
+  /** The results by text, the least recently used first. */
   readonly #known = new Map<string, { readonly text: string; readonly result: Result }>();
   #characters = 0;
 
-  /** The result for a text: the earlier one, or that of `make`. */
+  /** The result for a text: the earlier one, or the result of `make`. */
   of(text: string, make: () => Result): Result {
     if (text.length < leastCharacters || text.length > mostCharacters) return make();
     const known = this.#known.get(text);

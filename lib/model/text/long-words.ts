@@ -1,6 +1,6 @@
 /**
- * Merges the characters of a long word. `@huggingface/tokenizers` does it with an object for each character, and asks for the rank of each
- * pair by its text; here both are numbers, and a word takes a tenth of the time.
+ * Merges the characters of a long word. `@huggingface/tokenizers` does this with an object for each character, and looks up the rank of
+ * each pair by its text; here both are numbers, and a word takes a tenth of the time.
  */
 
 /** The rank of a merge of two tokens by `JSON.stringify([first, second])`; undefined if there is none. */
@@ -8,7 +8,7 @@ export interface Ranks {
   get(pair: string): number | undefined;
 }
 
-/** Both a rank and a place are below these, so that one number has both. */
+/** Ranks and places are below this limit, so that one number can hold both. */
 const mostPlaces = 2 ** 28;
 
 /** A merge's rank, or −1, and the number of the merged token. */
@@ -23,16 +23,16 @@ export class LongWords {
   /** Tokens by number, and their numbers. */
   #names: string[] = [];
   #numbers = new Map<string, number>();
-  /** By the numbers of both tokens. */
+  /** The merges by the numbers of both tokens. */
   #merges: Map<number, Merge>[] = [];
 
   constructor(ranks: Ranks) {
     this.#ranks = ranks;
   }
 
-  /** The tokens of a word: of all merges the one of the lowest rank first, and the leftmost of equal ones. */
+  /** The tokens of a word: merges of the lowest rank come first, of equal ones the leftmost. */
   split(word: string): string[] {
-    // Few tokens come from words of one kind; but a word must not leave its tokens behind for ever.
+    // Words of one kind give few tokens, but a word must not leave its tokens behind for ever.
     if (this.#names.length > 2 ** 16) {
       this.#names = [];
       this.#numbers.clear();
@@ -93,7 +93,7 @@ export class LongWords {
   }
 }
 
-/** Numbers of which the lowest is taken first: a binary heap. */
+/** A queue from which the lowest number is taken first: a binary heap. */
 class Queue {
   #numbers: Float64Array;
   #length = 0;

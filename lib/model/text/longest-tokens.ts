@@ -1,5 +1,5 @@
 /**
- * How many tokens a text has at least, known without encoding it: merges make no tokens but those of the vocabulary. (Tokenizers with
+ * The least number of tokens that a text has, found without encoding it: merges make only tokens of the vocabulary. (Tokenizers with
  * others are refused.)
  */
 import { byteCharacters } from "./byte-level.ts";
@@ -13,10 +13,10 @@ const partCharacters = 2 ** 14;
 export class LongestTokens {
   /** The most bytes of any token. */
   readonly most: number;
-  /** By byte, one divided by that number: the sum over a token's bytes is at most 1, so the sum over a text's bytes at most its tokens. */
+  /** By byte, 1 divided by that number: the sum over a token's bytes is at most 1, so a text's sum is at most its number of tokens. */
   readonly #shares: Float64Array;
 
-  /** @param rules added tokens: a word that is the text of one can become it. */
+  /** @param rules added tokens: a word that is an added token's text can become that token. */
   constructor(tokens: TextTable, rules: readonly AddedToken[]) {
     const longest = tokens.longestWith(byteCharacters.map((character) => character.charCodeAt(0)));
     const byteOf = new Map(byteCharacters.map((character, byte) => [character, byte]));
@@ -30,7 +30,7 @@ export class LongestTokens {
     this.most = longest.reduce((most, bytes) => Math.max(most, bytes), 1);
   }
 
-  /** Whether a text has more tokens for sure. */
+  /** Whether a text certainly has more than `room` tokens. */
   exceeds(text: string, room: number): boolean {
     if (text.length <= room && Buffer.byteLength(text) <= room) return false;
     let sum = 0;

@@ -1,6 +1,6 @@
 /**
- * Long runs of combining marks in canonical order. `String.prototype.normalize` puts each mark into its place by steps over those before
- * it, which takes minutes for a run of a hundred thousand.
+ * Puts long runs of combining marks in canonical order. `String.prototype.normalize` moves each mark into its place step by step, which
+ * takes minutes for a run of a hundred thousand.
  */
 
 const longRuns = /\p{M}{33,}/gu;
@@ -10,7 +10,7 @@ export function withOrderedMarks(text: string): string {
   return text.replace(longRuns, ordered);
 }
 
-/** Orders a run as normalization does: by combining class, equal ones as they are, and none past a character of class 0. */
+/** Orders a run as normalization does: by combining class, without reordering equal ones or moving any past a character of class 0. */
 function ordered(run: string): string {
   const decomposed = new Map<string, readonly string[]>();
   for (const mark of new Set(run)) decomposed.set(mark, Array.from(mark.normalize("NFD")));
@@ -36,9 +36,9 @@ function ordered(run: string): string {
 
 const isOrdered = (first: string, second: string): boolean => (first + second).normalize("NFD") === first + second;
 
-/** The order of marks by their combining classes, which JavaScript does not tell: pairs in order show it. Marks of class 0 have none. */
+/** The order of marks by combining class, which JavaScript does not expose, so it is found from pairs in order. Class 0 has no order. */
 function ranksOf(marks: ReadonlySet<string>): ReadonlyMap<string, number> {
-  // Their classes are the lowest and the highest. A mark that neither changes places with is of class 0.
+  // These marks have the lowest and the highest class. A mark that changes places with neither is of class 0.
   const [lowest, highest] = ["\u0334", "\u0345"];
   const moving = [...marks].filter((mark) => !isOrdered(mark, lowest) || !isOrdered(highest, mark));
   moving.sort((a, b) => (isOrdered(a, b) ? (isOrdered(b, a) ? 0 : -1) : 1));

@@ -6,7 +6,7 @@ import type { EncodeOptions } from "./tokenizer.ts";
 import type { VocabularyLimits } from "./vocabulary.ts";
 
 /**
- * A model's tokenizer and chat templates, each read from its folder or its GGUF file on first use. A model without them works on token ids.
+ * A model's tokenizer and chat templates, each read from the folder or GGUF file on first use. A model without them works on token ids.
  *
  * Reading a tokenizer of 250 thousand tokens blocks the thread for 0.1 to 0.2 seconds. So a server should read {@link tokenizer} once
  * before it takes requests. Programs that work on token ids never read it.
@@ -24,7 +24,7 @@ export class ModelText {
     this.#limits = limits;
   }
 
-  /** Whether the folder has a tokenizer. It is not read. */
+  /** Whether the folder has a tokenizer, which is not read. */
   get hasTokenizer(): boolean {
     return (this.#found ||= this.#tokenizer !== undefined || hasTokenizer(this.folder));
   }

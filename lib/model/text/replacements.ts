@@ -2,18 +2,18 @@
 import { FileError, UnsupportedError, describe } from "../../errors.ts";
 import { isRecord } from "../../checkpoint/json.ts";
 
-/** The most that all replacements together may lengthen a text: most real ones put one character for another. */
+/** The most that all replacements together may lengthen a text: most real ones replace one character with another. */
 const mostGrowth = 4096;
 
-/** An expression that takes a character: a class, an escaped character or a plain one. Others may match between two characters. */
+/** An expression that consumes a character: a class, an escaped character or a plain one. Others may match between two characters. */
 const takesOne = /^(?:\[(?:[^\]\\]|\\.)+\]|\\[^bBAzZG\d]|[^\\^$.|?*+()[\]{}])\+?$/;
 
 /**
- * Checks those of a tokenizer.
+ * Checks a tokenizer's replacements.
  *
  * @param steps the normalizer and the pre-tokenizer of a `tokenizer.json`.
- * @throws {FileError} for replacements that together lengthen a text too much; {@link UnsupportedError} for a text with a pattern of `String.replaceAll`,
- *   which the library would not take as it is.
+ * @throws {FileError} for replacements that together lengthen a text too much; {@link UnsupportedError} for a text with a pattern of
+ *   `String.replaceAll`, which the library would not take literally.
  */
 export function checkReplacements(op: string, path: string, steps: readonly unknown[]): void {
   const growth = steps.reduce<number>((product, step) => product * growthOf(op, path, step), 1);

@@ -1,8 +1,8 @@
 /**
- * Reads the two long parts of a `tokenizer.json`, its vocabulary and its merges, without JSON.parse: that makes an object with a
- * property for each token, which takes longer than everything else in loading a tokenizer.
+ * Reads the two long parts of a `tokenizer.json`, its vocabulary and its merges, without JSON.parse, which would make an object with
+ * a property for each token and take longer than everything else in loading a tokenizer.
  *
- * It reads the plain form that every known program writes. Files of another form, and damaged ones, are parsed whole by the caller.
+ * It reads the plain form that every known program writes. The caller parses files of another form, and damaged ones, whole.
  */
 import { isUtf8 } from "node:buffer";
 import { isRecord } from "../../checkpoint/json.ts";
@@ -17,7 +17,7 @@ const [blank, zero, nine] = [0x20, 0x30, 0x39];
 const mostDigits = 10;
 
 /**
- * @param bytes the file. They change: texts with escapes and the parts of merges are written in place.
+ * @param bytes the file's bytes, which change: texts with escapes and the parts of merges are written in place.
  * @returns undefined for a file that has another form.
  */
 export function scanTokenizer(bytes: Uint8Array): TokenizerTables | undefined {
@@ -92,7 +92,7 @@ function scanVocabulary(bytes: Uint8Array, start: number): { readonly tokens: Te
   }
 }
 
-/** Reads an array of merges, all of them pairs or all of them texts with a blank. */
+/** Reads an array of merges, either all pairs or all texts with a blank. */
 function scanMerges(bytes: Uint8Array, start: number): { readonly merges: TextTable; readonly end: number } | undefined {
   const merges = new TextTable(bytes);
   let at = skipBlanks(bytes, start + 1);
@@ -161,7 +161,7 @@ function textEnd(bytes: Uint8Array, at: number): number {
   return -1;
 }
 
-/** Resolves the escapes of a text in place. @returns its number of bytes; −1 for a wrong escape, and for a surrogate that stands alone. */
+/** Resolves the escapes of a text in place. @returns its number of bytes; −1 for a wrong escape or a lone surrogate. */
 function unescaped(bytes: Uint8Array, start: number, end: number): number {
   for (let i = start; ; i++) {
     if (i === end) return end - start;

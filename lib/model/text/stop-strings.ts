@@ -2,7 +2,7 @@
  * Finds the first of several stop strings in a text that comes in pieces, and returns the text before it. Text that may be
  * the start of a stop string is held back, so returned text never contains a part of the stop string that is found.
  *
- * The stop string that is complete first counts; of those completed by the same character, the one that starts first.
+ * The stop string that is completed first counts; of those completed by the same character, the one that starts first.
  */
 export class StopStrings {
   readonly #stops: readonly string[];

@@ -10,14 +10,14 @@ import { readWhole, statOf } from "../../checkpoint/regular-file.ts";
 /** In bytes; the largest published tokenizers have about thirty million. */
 const largestFile = 256 * 1024 * 1024;
 
-/** Where a model's text is: a GGUF file, the folder at the path itself, or the folder of the checkpoint file that it names. */
+/** Where a model's text is: a GGUF file, the folder at the path, or the folder of the checkpoint file that the path names. */
 export function folderOf(path: string): string {
   const gguf = findGguf(path);
   if (gguf !== undefined) return gguf;
   return statOf(path)?.isFile() === true ? dirname(path) : path;
 }
 
-/** Reads a file that should have UTF-8 text. */
+/** Reads a file that should contain UTF-8 text. */
 export function readTextBytes(op: string, path: string, what: string): Uint8Array {
   return readWhole(path, op, what, largestFile);
 }

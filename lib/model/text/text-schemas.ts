@@ -1,10 +1,10 @@
-/** The schemas of options of texts. */
+/** The schemas of text options. */
 import { lazily, options } from "../../arguments/schemas.ts";
 import { isRecord } from "../../checkpoint/json.ts";
 import type { ChatOptions } from "./chat-template.ts";
 import { mostNested, nestsWithin } from "./nesting.ts";
 
-/** Values of a template that are no variables. */
+/** Values of a template that are not variables. */
 const own = ["messages", "tools", "add_generation_prompt"];
 
 function areVariables(value: unknown): boolean {
@@ -27,7 +27,7 @@ export const chatOptions = options<ChatOptions>()(() => {
   return { ...others, template: template.default("default"), specialTokens: specialTokens.default("parse") };
 });
 
-/** {@link ChatOptions} of a turn: those that are not given are those of the turn before. */
+/** {@link ChatOptions} of a turn: missing options are those of the turn before. */
 export const turnOptions = options<ChatOptions>()(() => {
   const { template, specialTokens, ...others } = chatShape();
   return { ...others, template: template.optional(), specialTokens: specialTokens.optional() };

@@ -1,9 +1,9 @@
 /**
- * A table of texts that lie in one buffer, such as the bytes of a file. A tokenizer has half a million of them, and a map with a string
- * for each takes several times as long to make, and several times the memory.
+ * A table of texts that lie in one buffer, such as the bytes of a file. A tokenizer has half a million texts, and a map with a string
+ * for each takes several times as long to make and several times the memory.
  */
 
-/** Separates the two parts of a text; no byte of UTF-8. */
+/** Separates the two parts of a text; not a byte of UTF-8. */
 export const separator = 0xff;
 
 const [blank, quote, backslash] = [0x20, 0x22, 0x5c];
@@ -19,11 +19,11 @@ export class TextTable {
   #longest = 0;
   /** Open addressing: a place plus 1, or 0. At most half are in use. */
   #slots = new Int32Array(2);
-  // Random for each table, so that no file can hold texts made to have one hash.
+  // Random for each table, so that no file can hold texts made to share a hash.
   readonly #seed = random();
   readonly #factor = random() | 1;
 
-  /** @param bytes texts in valid UTF-8, which the caller leaves as they are from {@link add} on. */
+  /** @param bytes texts in valid UTF-8, which the caller must not change from {@link add} on. */
   constructor(bytes: Uint8Array) {
     this.#bytes = bytes;
     const guess = 1 + (bytes.length >> 5); // a token or merge of a file has some thirty bytes; unused memory is never touched
@@ -120,7 +120,7 @@ export class TextTable {
     return utf8.decode(this.#bytes.subarray(this.#starts[place], this.#ends[place]));
   }
 
-  /** The place of a text, the last of equal ones; undefined if it is not in the table. With a second part: of both with {@link separator} between. */
+  /** The place of a text, the last of equal ones; undefined if absent. With a second part: of both with {@link separator} between them. */
   find(text: string, second?: string): number | undefined {
     const first = this.#write(text, 0);
     let end = first;
@@ -138,7 +138,7 @@ export class TextTable {
     return undefined;
   }
 
-  /** The place of the first text of two parts that together are neither a text of `known` nor one of `others`; undefined if there is none. */
+  /** The place of the first text whose two parts, joined, are neither in `known` nor in `others`; undefined if there is none. */
   firstJoinedOutside(known: TextTable, others: ReadonlySet<string>): number | undefined {
     // Training makes merges and tokens in one order, so the next token is tried before a search.
     let next = 0;
@@ -171,7 +171,7 @@ export class TextTable {
     return true;
   }
 
-  /** Writes a text into the buffer. @returns the place after it; −1 if it has no UTF-8, or is longer than every text of the table. */
+  /** Writes a text into the buffer. @returns the place after it; −1 if it has no UTF-8 form, or is longer than every text of the table. */
   #write(text: string, from: number): number {
     const { length } = text;
     if (length > this.#longest) return -1;
@@ -208,7 +208,7 @@ const utf8 = new TextDecoder("utf-8", { ignoreBOM: true });
 let buffer = new Uint8Array(1 << 10);
 
 /**
- * A step of a hash. By the product alone each bit would depend on lower ones only, and texts can be made that collide whatever the factor is.
+ * A step of a hash. With the product alone, each bit would depend only on lower ones, and texts could be made that collide for any factor.
  */
 function mixed(hash: number, factor: number): number {
   const product = Math.imul(hash, factor);

@@ -1,7 +1,7 @@
-/** A text has more tokens than there is room for. It is thrown as soon as that is certain, before all of the text is encoded. */
+/** The error for a text with more tokens than there is room for, thrown as soon as that is certain, before the whole text is encoded. */
 export class TooManyTokens extends Error {}
 
-/** By how much the bytes of a text can shrink at most, by the normalizer. */
+/** The largest factor by which a text's bytes can shrink, by the normalizer. */
 const shrinkages: ReadonlyMap<unknown, number> = new Map<unknown, number>([
   [undefined, 1],
   // Seven bytes become two at most: U+1FBE, U+0308 and U+0301 become U+0390.
@@ -17,8 +17,8 @@ interface StepForm {
 }
 
 /**
- * By how much a text's bytes can shrink before it is cut into words and merged; undefined for a tokenizer of another kind, which may drop
- * text. Then a long text may have few tokens.
+ * The factor by which a text's bytes can shrink before it is split into words and merged; undefined for a tokenizer of another kind,
+ * which may drop text. Then a long text may have few tokens.
  */
 export function shrinkageOf(json: { readonly [key: string]: unknown }, config: { readonly [key: string]: unknown }): number | undefined {
   const normalizer = (json["normalizer"] ?? undefined) as StepForm | undefined;
@@ -30,7 +30,7 @@ export function shrinkageOf(json: { readonly [key: string]: unknown }, config: {
   return shrinkages.get(normalizer?.type);
 }
 
-/** Whether a step cuts a text without leaving out a part of it. */
+/** Whether a step splits a text without leaving out a part of it. */
 function keepsText(step: StepForm | null | undefined): boolean {
   if (step?.type === "Sequence") return (step.pretokenizers ?? []).every(keepsText);
   if (step?.type === "Split") return step.invert !== true && typeof step.behavior === "string" && step.behavior.toLowerCase() !== "removed";

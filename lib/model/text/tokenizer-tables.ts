@@ -7,7 +7,7 @@ import { scanTokenizer } from "./scan-tables.ts";
 import { readObject, readTextBytes } from "./text-files.ts";
 import { TextTable, separator } from "./text-table.ts";
 
-/** A tokenizer of a `tokenizer.json`, or of a GGUF file in the same form. */
+/** A tokenizer from a `tokenizer.json`, or from a GGUF file in the same form. */
 export interface TokenizerTables {
   /** A `tokenizer.json` without `model.vocab` and `model.merges`. */
   readonly json: JsonObject;
@@ -62,7 +62,7 @@ function tableOf(texts: readonly Uint8Array[]): TextTable {
 /** Refuses other tokenizers: the bytes of a token are known only for byte-level BPE. */
 function expectByteLevel(op: string, path: string, model: JsonObject, decoder: unknown): void {
   const { type } = model;
-  // Old files leave the type out; only BPE has merges.
+  // Old files omit the type; only BPE has merges.
   if (type !== "BPE" && !(type === undefined && "merges" in model)) {
     throw new UnsupportedError({ op, argument: `${path}: model.type`, expected: `"BPE"`, received: describe(type) });
   }

@@ -28,12 +28,12 @@ import type { Vocabulary, VocabularyLimits } from "./vocabulary.ts";
 export interface EncodeOptions {
   /**
    * Whether to add the tokens that the tokenizer puts around a whole text, such as a start token. A chat template writes
-   * these itself. @default false
+   * such tokens itself. @default false
    */
   readonly addSpecialTokens?: boolean | undefined;
   /**
    * Whether the text of a control token, such as `<|im_end|>`, or of another added token becomes that token (`"parse"`, as in
-   * transformers) or stays text (`"text"`, for user input). Pieces decide for themselves. @default "parse"
+   * transformers) or stays text (`"text"`, for user input). Each piece has its own setting. @default "parse"
    */
   readonly specialTokens?: "parse" | "text" | undefined;
 }
@@ -49,9 +49,9 @@ const largestVocabulary = 1 << 24;
 
 /** The bytes of each token. */
 export interface TokenBytes {
-  /** The bytes of a token's text, a control token's included; undefined for an id without a token. */
+  /** The bytes of a token's text, including a control token's; undefined for an id without a token. */
   bytesOf(this: void, id: number): Uint8Array | undefined;
-  /** Whether it is a control token or another added token. */
+  /** Whether an id is a control token or another added token. */
   isAdded(this: void, id: number): boolean;
 }
 
@@ -59,14 +59,14 @@ export interface TokenBytes {
 export let tokenBytes: (tokenizer: Tokenizer) => TokenBytes;
 
 /**
- * Runs work that has no use for a text of more tokens: until it returns, the tokenizer's `encode` throws a {@link BoundsError} as soon as it
- * is certain that there are more, without the rest of the work.
+ * Runs work that has no use for a text of more tokens: until the work returns, the tokenizer's `encode` throws a {@link BoundsError} as
+ * soon as more are certain, without encoding the rest.
  */
 export let encodingAtMost: <Result>(tokenizer: Tokenizer, most: number, work: () => Result) => Result;
 
 /** The tokenizer of a model: byte-level BPE, from the `tokenizer.json` of its folder or the metadata of its GGUF file. */
 export class Tokenizer {
-  /** The file that it came from. */
+  /** The file that the tokenizer came from. */
   readonly path: string;
   readonly #encoder: Encoder;
   readonly #vocabulary: Vocabulary;
@@ -97,10 +97,10 @@ export class Tokenizer {
   }
 
   /**
-   * Reads the tokenizer of a folder or a GGUF file. That takes 0.1 to 0.2 seconds for 250 thousand tokens.
+   * Reads the tokenizer of a folder or a GGUF file, which takes 0.1 to 0.2 seconds for 250 thousand tokens.
    *
    * @returns undefined if the folder has no `tokenizer.json`, or the file no tokens.
-   * @throws {GatedDeltaError} for a size of a vocabulary that no model has; {@link FileError} if the file is damaged, or disagrees
+   * @throws {GatedDeltaError} for a vocabulary size that no model has; {@link FileError} if the file is damaged or disagrees
    *   with the model's vocabulary; `UnsupportedError` for tokenizers other than byte-level BPE.
    */
   static load(folder: string, limits: VocabularyLimits): Tokenizer | undefined {
@@ -222,7 +222,7 @@ function readLimits(op: string, limits: VocabularyLimits): VocabularyLimits {
   });
 }
 
-/** A `tokenizer.json` and its `tokenizer_config.json`, or what a GGUF file has in their place. */
+/** A `tokenizer.json` and its `tokenizer_config.json`, or a GGUF file's equivalents. */
 function readTokenizer(op: string, folder: string, vocabSize: number): { readonly path: string; readonly tables: TokenizerTables; readonly config: JsonObject } | undefined {
   const gguf = findGguf(folder);
   if (gguf !== undefined) {

@@ -6,7 +6,7 @@ import type { AddedToken } from "./added-tokens.ts";
 import { byteCharacters } from "./byte-level.ts";
 import type { TokenizerTables } from "./tokenizer-tables.ts";
 
-/** In UTF-16 units; the longest published ones have about thirty. The search compares that many units at each place of a text. */
+/** In UTF-16 units; the longest published tokens have about thirty. The search compares that many units at each place of a text. */
 const longestAddedToken = 1024;
 
 /** A model's vocabulary, with which its tokenizer must agree. */
@@ -36,7 +36,7 @@ export interface Vocabulary {
 /**
  * Checks the tokens.
  *
- * @throws {FileError} for tokens outside these limits, ids that two tokens share, merges that make no token, and members of other types.
+ * @throws {FileError} for tokens outside these limits, ids shared by two tokens, merges that make no token, and members of other types.
  */
 export function readVocabulary(op: string, path: string, { json, tokens, ids, merges }: TokenizerTables, limits: VocabularyLimits): Vocabulary {
   const { added_tokens: addedTokens = [] } = json;
@@ -89,8 +89,8 @@ export function readVocabulary(op: string, path: string, { json, tokens, ids, me
   }
   const missing = byteCharacters.findIndex((character) => idOf(character) === undefined);
   if (missing >= 0) throw refuse("a token for each byte", `none for byte ${missing}`);
-  // Text that becomes no token would be lost; the reference refuses such tokenizers, too. An added token stands for its own text, which is
-  // that of the merged bytes where these are ASCII.
+  // Text that becomes no token would be lost; the reference also refuses such tokenizers. An added token stands for its own text, which
+  // equals the text of the merged bytes if these are ASCII.
   const bad = merges.firstJoinedOutside(tokens, new Set([...contents.values()].filter((content) => /^[!-~]+$/.test(content))));
   if (bad !== undefined) throw refuse("merges that each make a token", `none for merge ${bad}, ${describe(merges.at(bad).replace("\ufffd", " "))}`);
   for (const id of limits.eosTokens) {

@@ -1,4 +1,4 @@
-/** Cuts normalized text into words and merges each, by `@huggingface/tokenizers`, in parts: for a limited room it stops when there are more tokens. */
+/** Splits normalized text into words and merges each, by `@huggingface/tokenizers`, in parts: with limited room it stops once exceeded. */
 import type { Step } from "./expressions.ts";
 import { LongWords } from "./long-words.ts";
 import type { LongestTokens } from "./longest-tokens.ts";
@@ -23,7 +23,7 @@ interface LibraryModel {
   bpe(word: string): readonly string[];
 }
 
-/** The library's way to cut texts. */
+/** The library's way of splitting texts. */
 interface LibraryStep extends Step {
   (texts: string | readonly string[], options: object): string[];
   readonly tokenizers?: readonly (LibraryStep | null)[];
@@ -37,10 +37,10 @@ export interface LibraryTokenizer {
   encode(text: string, options: { add_special_tokens: boolean }): { readonly ids: Ids };
 }
 
-/** The fewest characters of a word that is merged here; the library keeps shorter ones. */
+/** The fewest characters of a word that is merged here; the library merges shorter ones. */
 const longWord = 256;
 
-/** Words and characters of a part. */
+/** Numbers of words and characters in a part. */
 const partWords = 1024;
 const partCharacters = 2 ** 16;
 
@@ -55,7 +55,7 @@ export class WordEncoder {
   readonly #longest: () => LongestTokens | undefined;
   #room = Infinity;
 
-  /** @param longest undefined if parts of a text may have no token. */
+  /** @param longest returns undefined if parts of a text may have no token. */
   constructor(tokenizer: LibraryTokenizer, longest: () => LongestTokens | undefined) {
     this.#model = tokenizer.model;
     this.#cut = tokenizer.pre_tokenizer;
@@ -115,7 +115,7 @@ export class WordEncoder {
   }
 }
 
-/** The words of a text in parts, each cut when it is asked for if an expression of JavaScript cuts first, and else all in one. */
+/** The words of a text, in parts: each is split on demand if a JavaScript expression splits first, otherwise there is only one part. */
 export function* wordsOf(cut: LibraryStep | null, text: string): Generator<readonly string[], void, void> {
   if (cut === null) return yield [text];
   const [first, ...others] = cut.tokenizers ?? [cut];

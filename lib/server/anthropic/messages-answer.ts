@@ -5,7 +5,7 @@ import type { Served } from "../api.ts";
 import { namedEvent } from "../event-stream.ts";
 import { newId } from "../ids.ts";
 
-/** Thoughts come with a signature by which their server knows them. These need none. */
+/** Thoughts come with a signature by which their server recognises them. These thoughts need none. */
 const signature = "gated-delta";
 
 function usageOf({ prompt, cached, answer, reasoning }: TokenCounts) {
@@ -21,7 +21,7 @@ function stopOf({ reason, stop }: AnswerEnd): object {
 export class MessagesAnswer {
   readonly #served: Served;
   readonly #id = newId("msg_");
-  /** The block that the next text belongs to, if it is of its type. */
+  /** The type of the open block, to which the next text belongs if it has the same type. */
   #open: "text" | "reasoning" | undefined;
   #blocks = 0;
   #end: AnswerEnd = { reason: "length", stop: undefined };
@@ -62,7 +62,7 @@ export class MessagesAnswer {
     return start + this.#delta(part.type === "text" ? { type: "text_delta", text: part.text } : { type: "thinking_delta", thinking: part.text });
   }
 
-  /** Begins the next block, once the one before it is closed. */
+  /** Begins the next block, once the previous one is closed. */
   #start(block: object): string {
     return this.#close() + namedEvent({ type: "content_block_start", index: this.#blocks, content_block: block });
   }

@@ -16,7 +16,7 @@ import { messagesBody } from "./messages-schema.ts";
 import type { MessagesBody } from "./messages-schema.ts";
 import { messagesOf } from "./messages.ts";
 
-/** Members that ask for something that this server does not do, and why not. */
+/** Members that ask for something that this server does not do, and the reason. */
 const missing = { container: "the server runs no tools", compaction: "the server writes no summaries: ask for one in a message" } as const;
 
 /** These details make Anthropic's clients send the whole conversation. */
@@ -78,13 +78,13 @@ function constraintOf({ tool_choice: choice, output_config: config, output_forma
   return constraintOptions(schema, type === "tool" ? { name: name! } : type === "any" ? "required" : type, tools);
 }
 
-/** Common to both paths. */
+/** The common members of both paths. */
 const common = { failures: anthropicFailures, memberOf: membersOf({ stop: "stop_sequences", schema: "output_config.format.schema", "tools[].parameters": "tools[].input_schema" }) };
 
 /** Anthropic's messages. */
 export const messages: AnsweringApi = { path: "/v1/messages", ...common, read };
 
-/** How many tokens messages have. */
+/** The number of tokens of messages. */
 export const countTokens: ReplyingApi = {
   path: "/v1/messages/count_tokens",
   ...common,

@@ -8,7 +8,7 @@ export const messagesBody = lazily(({ z }) => {
   const schema = z.record(z.string(), z.unknown(), "a JSON Schema");
   const message = z.object({ role: z.enum(["user", "assistant", "system"], '"user" | "assistant"'), content: contentMember() }, "a message");
   const stop = z.string("a text").min(1, "a text that is not empty").max(1000, "a text of at most 1000 characters");
-  // The number is checked before each text.
+  // The number of texts is checked before each text.
   const stops = z.custom<unknown[]>(Array.isArray, "an array of texts").refine((value) => !Array.isArray(value) || value.length <= 16, "at most 16 texts");
   const choice = '{ type: "auto" | "any" | "none" } | { type: "tool", name }';
   const thinking = '{ type: "enabled", budget_tokens } | { type: "adaptive" } | { type: "disabled" }';
@@ -28,7 +28,7 @@ export const messagesBody = lazily(({ z }) => {
     thinking: z.object({ type: z.enum(["enabled", "adaptive", "disabled"], thinking), budget_tokens: count(0, 2 ** 31 - 1) }, thinking).nullish(),
     output_config: z.object({ format }, "an object of options").nullish(),
     output_format: format,
-    // These ask for what there is none of.
+    // These ask for features that are not available.
     mcp_servers: z.array(z.unknown(), "an array of servers").nullish(),
     container: z.unknown().optional(),
     compaction: z.unknown().optional(),

@@ -8,12 +8,12 @@ import type { MessagesBody } from "./messages-schema.ts";
 type Content = MessagesBody["system"];
 
 /**
- * Begins a part of Claude Code's system prompt that is for Anthropic's accounts and not for the model. It changes with each request:
- * with it no request would have a beginning that a cache has.
+ * Begins a part of Claude Code's system prompt that is for Anthropic's accounts and not for the model. The part changes with each
+ * request: with it, no request would have a cached beginning.
  */
 const billing = "x-anthropic-billing-header:";
 
-/** The system's text, less parts that are not for the model. */
+/** The system's text, without parts that are not for the model. */
 function systemText(system: Content): string {
   if (typeof system === "string") return system.startsWith(billing) ? system.slice(`${system}\n`.indexOf("\n") + 1).trimStart() : system;
   const parts = (system ?? []).map((part, i) => partText(`system[${i}]`, part));
@@ -23,7 +23,7 @@ function systemText(system: Content): string {
 /**
  * The messages of a body.
  *
- * @throws {Problem} for what the model can't read.
+ * @throws {Problem} for content that the model can't read.
  */
 export function messagesOf({ system, messages }: Pick<MessagesBody, "system" | "messages">): ChatMessage[] {
   if (messages.at(-1)!.role === "assistant") {
@@ -41,7 +41,7 @@ export function messagesOf({ system, messages }: Pick<MessagesBody, "system" | "
   return text === "" ? read : [{ role: "system", content: text }, ...read];
 }
 
-/** A user's message: the results of tools in it are messages of their own. */
+/** A user's message: tool results in it become separate messages. */
 function userOf(content: Content, member: string, names: ReadonlyMap<string, string>): ChatMessage[] {
   if (!Array.isArray(content)) return [{ role: "user", content: contentText(member, content) }];
   const messages: ChatMessage[] = [];

@@ -14,10 +14,10 @@ import { openaiFailures } from "./failures.ts";
 import { chatMessages } from "./messages.ts";
 import { answersOf, settingsOf } from "./settings.ts";
 
-/** Asks for an object of any members. */
+/** A schema for an object with any members. */
 const anyObject = { type: "object" };
 
-/** Members that ask for what there is none of, and what to use. */
+/** Members that ask for features that are not available, and what to use instead. */
 const missing = { audio: "answers are text alone", functions: "use tools", function_call: "use tool_choice", web_search_options: "the model has no search" } as const;
 
 const counted: readonly Counted[] = [
@@ -72,7 +72,7 @@ function constraintOf({ response_format: format, tool_choice: choice }: ChatBody
 /**
  * The schema of an answer's form; undefined if it has none.
  *
- * @throws {Problem} for another type of form, and for a form by a schema without one.
+ * @throws {Problem} for another type of form, and for a schema form without a schema.
  */
 export function schemaOf(format: { readonly type: string } | null | undefined, schema: object | null | undefined, member: string, schemaMember: string): object | undefined {
   if (format === undefined || format === null || format.type === "text") return undefined;

@@ -1,7 +1,7 @@
 /** The schema of a body of `POST /v1/chat/completions`: the members that are read. Others are ignored. */
 import { lazily } from "../../arguments/schemas.ts";
 
-/** Settings that OpenAI's APIs have in common. */
+/** The common settings of OpenAI's APIs. */
 export const samplingMembers = lazily(({ z }) => {
   const within = (least: number, most: number) => {
     const expected = `a number in ${least}..${most}`;
@@ -25,7 +25,7 @@ export const samplingMembers = lazily(({ z }) => {
       presence_penalty: within(-2, 2),
       seed: z.union([z.int(seed), z.bigint(seed)], seed).nullish(),
       logit_bias: z.record(z.string().regex(/^\d{1,10}$/, bias), z.number(bias).min(-100, bias).max(100, bias), bias).nullish(),
-      // Settings of other servers that clients of open models send.
+      // Other servers' settings that clients of open models send.
       top_k: count(-1, 2 ** 31 - 1),
       min_p: within(0, 1),
       repetition_penalty: within(0.01, 100),
@@ -38,11 +38,11 @@ export const samplingMembers = lazily(({ z }) => {
 export const stopMember = lazily(({ z }) => {
   const stop = "a text that is not empty, or an array of at most 16 of them";
   const one = z.string(stop).min(1, stop).max(1000, "a text of at most 1000 characters");
-  // The number is checked before each text.
+  // The number of texts is checked before each text.
   return z.union([one, z.custom<unknown[]>((value) => Array.isArray(value) && value.length <= 16, stop).pipe(z.array(one, stop))], stop).nullish();
 });
 
-/** Parts of messages; which of them are supported is for their reader. */
+/** Parts of messages; their reader decides which are supported. */
 export const contentMember = lazily(({ z }) => {
   const content = "a text, or an array of parts of one";
   return z.union([z.string(content), z.array(z.looseObject({ type: z.string("the type of a part") }, "a part"), content)], content).nullish();
@@ -89,7 +89,7 @@ export const chatBody = lazily(({ z }) => {
     response_format: z.object({ type: text, json_schema: z.object({ schema: z.record(z.string(), z.unknown(), "a JSON Schema").nullish() }, format).nullish() }, format).nullish(),
     reasoning_effort: text.nullish(),
     chat_template_kwargs: z.record(z.string(), z.unknown(), "an object of values for the chat template").nullish(),
-    // These ask for what there is none of.
+    // These ask for features that are not available.
     modalities: z.array(text, "an array of texts").nullish(),
     audio: z.unknown().optional(),
     functions: z.unknown().optional(),

@@ -19,7 +19,7 @@ export class CompletionsAnswer {
   readonly #wanted: Wanted;
   readonly #id = newId("cmpl-");
   readonly #created = Math.floor(Date.now() / 1000);
-  /** By answer. */
+  /** The text offsets, by answer. */
   readonly #offsets = new Map<number, TextOffsets>();
 
   constructor(served: Served, wanted: Wanted) {
@@ -72,7 +72,7 @@ export class CompletionsAnswer {
   }
 }
 
-/** Logarithms by names. Of equal names, such as those of ids without a text, the most likely one is kept. */
+/** Log probabilities by name. Of equal names, such as those of ids without text, the most likely one is kept. */
 function byName(top: readonly { readonly token: string; readonly logprob: number }[]): object {
   const named = new Map<string, number>();
   for (const { token, logprob } of top) if (!named.has(token)) named.set(token, logprob);

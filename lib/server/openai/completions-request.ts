@@ -26,7 +26,7 @@ const completionsBody = lazily(({ z }) => {
     stop: stopMember(),
     logprobs: count(0, 20),
     ...shape,
-    // These ask for what there is none of.
+    // These ask for features that are not available.
     echo: z.boolean("true or false").nullish(),
     suffix: z.string("a text").nullish(),
     best_of: count(1, 128),

@@ -22,7 +22,7 @@ export function logprobOf({ text: { tokenizer } }: LanguageModel, { token, logpr
   return { ...described(token, logprob), top_logprobs: top.map((one) => described(one.token, one.logprob)) };
 }
 
-/** The text of a token; or its bytes where these are not UTF-8, such as those of half a character: printable ASCII, and `\xNN` for all others. */
+/** The text of a token, or its bytes if they are not UTF-8, such as half a character: printable ASCII, and `\xNN` for all others. */
 function nameOf(bytes: Uint8Array, prefix: string): string {
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);

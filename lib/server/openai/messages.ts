@@ -9,7 +9,7 @@ import type { ChatBody } from "./chat-schema.ts";
 
 type Message = ChatBody["messages"][number];
 
-/** Parts of content that are text, and the member that has it. */
+/** Types of content parts that are text, each with the member that has the text. */
 const textMembers: Readonly<Record<string, string>> = { text: "text", refusal: "refusal", input_text: "text", output_text: "text" };
 
 /** A part of a message's content. */
@@ -18,7 +18,7 @@ export type Part = { readonly type: string; readonly [key: string]: unknown };
 /**
  * The text of a message's content.
  *
- * @throws {Problem} for images, sounds, files and other parts, and for what is neither a text nor parts.
+ * @throws {Problem} for images, sounds, files and other parts, and for content that is neither text nor parts.
  */
 export function contentText(member: string, content: unknown): string {
   if (content === undefined || content === null) return "";
@@ -45,7 +45,7 @@ export function partText(member: string, part: unknown): string {
 /**
  * A call's arguments as an object.
  *
- * @throws {Problem} for anything else than an object, or the JSON of one.
+ * @throws {Problem} for anything but an object or the JSON of one.
  */
 export function argumentsOf(member: string, given: unknown): Readonly<Record<string, unknown>> {
   if (typeof given === "string" && excessOf(given) !== undefined) throw new Problem("invalid", `${member}: expected an object as JSON that nests at most ${mostNested} deep, got one that nests deeper`, { member });
@@ -62,7 +62,7 @@ export function argumentsOf(member: string, given: unknown): Readonly<Record<str
 /**
  * The messages of a body.
  *
- * @throws {Problem} for what the model can't read.
+ * @throws {Problem} for content that the model can't read.
  */
 export function chatMessages(messages: readonly Message[]): ChatMessage[] {
   const names = new Map<string, string>();

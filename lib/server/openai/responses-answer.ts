@@ -34,7 +34,7 @@ export class ResponsesAnswer {
   readonly #served: Served;
   readonly #body: ResponsesBody;
   readonly #tools: ResponsesTools;
-  /** Whether thoughts come in the form, too, in which a client gives them back. */
+  /** Whether thoughts also come in the form in which a client gives them back. */
   readonly #sealed: boolean;
   readonly #id = newId("resp_");
   readonly #created = Math.floor(Date.now() / 1000);
@@ -78,7 +78,7 @@ export class ResponsesAnswer {
 
   failed(problem: Problem): string {
     const error = openaiError(problem);
-    // This form has a code always. Clients try again, unless it is one of a wrong request.
+    // This form always has a code. Clients try again unless it is that of a wrong request.
     const code = error.type !== "server_error" ? error.code ?? "invalid_prompt" : problem.kind === "overloaded" ? "rate_limit_exceeded" : "server_error";
     const response = { ...this.#response(this.#output, undefined, undefined), status: "failed", error: { ...error, code } };
     return this.#event("response.failed", { response });
@@ -109,7 +109,7 @@ export class ResponsesAnswer {
     return this.#event("response.output_item.added", { output_index, item }) + this.#event("response.content_part.added", { item_id: id, output_index, content_index: 0, part: textPart(type, "") });
   }
 
-  /** @param status of the item that is open, if there is one. */
+  /** @param status of the open item, if there is one. */
   #close(status: Status = "completed"): string {
     if (this.#open === undefined) return "";
     const { type, id, text } = this.#open;
@@ -133,7 +133,7 @@ export class ResponsesAnswer {
     return { id, type: "reasoning", summary: [], content: [textPart(type, text)], ...(this.#sealed ? { encrypted_content: sealed(text) } : {}), status };
   }
 
-  /** @param end undefined while it goes on. */
+  /** @param end undefined while the answer continues. */
   #response(output: readonly Item[], end: AnswerEnd | undefined, counts: TokenCounts | undefined): object {
     const { instructions, max_output_tokens: limit, parallel_tool_calls: parallel, temperature, tool_choice: choice, tools, top_p: topP, text, reasoning, metadata } = this.#body;
     const status = end === undefined ? "in_progress" : statusOf(end);

@@ -7,21 +7,21 @@ import { seenName } from "./responses-tools.ts";
 
 type Item = Exclude<ResponsesBody["input"], string>[number];
 
-/** An answer of the conversation, whose thoughts, text and calls are items of their own. */
+/** An answer of the conversation, whose thoughts, text and calls are separate items. */
 interface Answer {
   content: string;
   reasoning: string | undefined;
   readonly calls: object[];
 }
 
-/** Thoughts as clients without memory of a server give them back. They are not secret: the client has them as text, too. */
+/** Thoughts in the form in which clients give them back to a server that does not store them. Not secret: the client also has the text. */
 export const sealed = (thoughts: string): string => Buffer.from(thoughts, "utf8").toString("base64");
 const opened = (text: string): string => Buffer.from(text, "base64").toString("utf8");
 
 /**
  * The messages of a body.
  *
- * @throws {Problem} for what the model can't read.
+ * @throws {Problem} for content that the model can't read.
  */
 export function messagesOfItems({ input, instructions }: Pick<ResponsesBody, "input" | "instructions">): ChatMessage[] {
   const messages: ChatMessage[] = typeof instructions === "string" && instructions !== "" ? [{ role: "system", content: instructions }] : [];

@@ -16,7 +16,7 @@ import type { ResponsesBody } from "./responses-schema.ts";
 import { ResponsesTools } from "./responses-tools.ts";
 import { settingsOf } from "./settings.ts";
 
-/** Members that ask for what there is none of, and why. */
+/** Members that ask for features that are not available, and the reason. */
 const missing = { previous_response_id: "responses are not kept: send the whole conversation", conversation: "conversations are not kept: send the whole one", prompt: "there are no stored prompts" } as const;
 
 const counted: readonly Counted[] = [

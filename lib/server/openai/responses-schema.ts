@@ -37,7 +37,7 @@ export const responsesBody = lazily(({ z }) => {
     include: z.array(text, "an array of texts").nullish(),
     store: z.boolean("true or false").nullish(),
     metadata: z.record(z.string(), z.unknown(), "an object").nullish(),
-    // These ask for what there is none of.
+    // These ask for features that are not available.
     top_logprobs: count(0, 20),
     background: z.boolean("true or false").nullish(),
     previous_response_id: z.unknown().optional(),

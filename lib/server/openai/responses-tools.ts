@@ -1,4 +1,7 @@
-/** The tools of `POST /v1/responses`. Chat templates know functions alone: other forms that clients run become functions, and their calls come back in their form. */
+/**
+ * The tools of `POST /v1/responses`. Chat templates know only functions: other forms that clients run become functions, and their calls
+ * come back in the client's form.
+ */
 import { isRecord } from "../../checkpoint/json.ts";
 import { parseWithDigits } from "../../model/text/json-digits.ts";
 import { newId } from "../ids.ts";
@@ -29,9 +32,9 @@ export function seenName(name: string, namespace: string | null | undefined): st
 
 /** Tools of a body. */
 export class ResponsesTools {
-  /** As chat templates read them. */
+  /** The tools as chat templates read them. */
   readonly functions: object[] = [];
-  /** The member of the body that each of these comes from. */
+  /** The member of the body that each function comes from. */
   readonly members: string[] = [];
   readonly #forms = new Map<string, ToolForm>();
 
@@ -44,7 +47,7 @@ export class ResponsesTools {
     }
   }
 
-  /** @param about describes the namespace: with its first tool. */
+  /** @param about describes the namespace; given with its first tool. */
   #add(tool: Omit<Tool, "tools">, namespace: string | undefined, about: string, at: string): void {
     const { type, description, parameters, format } = tool;
     if (type !== "function" && type !== "custom") {
@@ -60,7 +63,7 @@ export class ResponsesTools {
     this.functions.push({ type: "function", function: { name, ...(texts.length > 0 ? { description: texts.join("\n\n") } : {}), parameters: taken } });
   }
 
-  /** A call as its client knows it. */
+  /** A call in the client's form. */
   item({ name: seen, arguments: text }: { readonly name: string; readonly arguments: string }): CallItem {
     const { type, name, namespace } = this.#forms.get(seen) ?? { type: "function", name: seen, namespace: undefined };
     const common = { status: "completed", call_id: newId("call_"), name, ...(namespace === undefined ? {} : { namespace }) };
@@ -79,7 +82,7 @@ function grammarOf(format: unknown): string {
   return `The input is a text of this grammar (${String(format["syntax"])}):\n${String(format["definition"])}`;
 }
 
-/** The input of a custom tool's call; arguments that have none are the input themselves. */
+/** The input of a custom tool's call; arguments without one are the input themselves. */
 function inputOf(text: string): string {
   const value = parseWithDigits(text);
   return isRecord(value) && typeof value["input"] === "string" ? value["input"] : text;

@@ -1,4 +1,4 @@
-/** Settings that OpenAI's APIs have in common, as options of a generation. */
+/** The common settings of OpenAI's APIs, as options of a generation. */
 import type { GenerateOptions } from "../../model/session/session-options.ts";
 import type { Served } from "../api.ts";
 import { Problem } from "../problem.ts";
@@ -21,7 +21,7 @@ interface Settings {
 /**
  * How many answers a body asks for.
  *
- * @throws {Problem} for more than the server gives, and for none.
+ * @throws {Problem} for more than the server allows, and for none.
  */
 export function answersOf(n: number | null | undefined, { answers }: Served): number {
   const asked = n ?? 1;
@@ -33,9 +33,9 @@ export function answersOf(n: number | null | undefined, { answers }: Served): nu
 const leastTopP = 1e-9;
 
 /**
- * The options of a body's settings. Those that it leaves out are left out.
+ * The options of a body's settings, without those that it leaves out.
  *
- * @throws {Problem} for more tokens at least than at most.
+ * @throws {Problem} if the least number of tokens exceeds the largest.
  */
 export function settingsOf(body: Settings, asked: number | null | undefined, { answerTokens }: Served): GenerateOptions {
   const { seed, top_p: topP, top_k: topK, min_tokens: minTokens } = body;

@@ -10,7 +10,7 @@ interface Page {
 
 let made: Page | undefined;
 
-/** The page. Its policy allows its own style and script by their hashes, and requests to its own server. */
+/** The page. Its policy allows the page's own style and script, by their hashes, and requests to its own server. */
 export function chatPage(): Page {
   return (made ??= make(chat as unknown as string));
 }

@@ -1,4 +1,4 @@
-/** A folder as a store: a file for each object, and an empty one for each member of a set. Several servers may share it. */
+/** A folder as a store: a file for each object, and an empty file for each member of a set. Several servers may share it. */
 import { mkdirSync } from "node:fs";
 import { mkdir, open, readdir, rename, rm, rmdir, stat, utimes } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
@@ -10,11 +10,11 @@ import type { SessionStore, StoredObject } from "./session-store.ts";
 const folderMode = 0o700;
 const fileMode = 0o600;
 
-/** The part of the limit of bytes that is left after files were removed. */
+/** The part of the byte limit that is used after files were removed. */
 const leftOver = 0.9;
-/** The part of the limit that this process writes before it looks at the whole folder again, which others may write to. */
+/** The part of the limit that this process writes before it examines the whole folder again, which others may also write to. */
 const between = 0.05;
-/** Milliseconds after which it looks in any case. */
+/** Milliseconds after which it examines the folder in any case. */
 const oftenEnough = 600_000;
 /** Milliseconds after which a temporary file has lost its writer. */
 const abandoned = 600_000;
@@ -29,7 +29,7 @@ export class FolderStore implements SessionStore {
   readonly #folder: string;
   readonly #bytes: number;
   readonly #milliseconds: number;
-  /** Bytes written since the folder was looked at. */
+  /** Bytes written since the folder was examined. */
   #written = Infinity;
   #looked = 0;
   #tidying: Promise<void> | undefined;
@@ -117,7 +117,7 @@ export class FolderStore implements SessionStore {
     return Date.now() - used > this.#milliseconds;
   }
 
-  /** Removes what has expired, and the oldest files while there are more bytes than allowed. */
+  /** Removes expired files, and the oldest files while there are more bytes than allowed. */
   async #tidy(): Promise<void> {
     this.#written = 0;
     this.#looked = Date.now();
@@ -150,20 +150,20 @@ export class FolderStore implements SessionStore {
   }
 }
 
-/** Runs a function that makes a file, and makes the file's folder where it is missing. */
+/** Runs a function that makes a file, and makes the file's folder if it is missing. */
 async function inFolder(path: string, make: () => Promise<void>): Promise<void> {
   for (let tries = 0; ; tries++) {
     try {
       return await make();
     } catch (error) {
-      // Another process may remove the folder again before the file is in it.
+      // Another process may remove the folder again before it contains the file.
       if ((error as { code?: unknown }).code !== "ENOENT" || tries === 4) throw error;
       await mkdir(dirname(path), { recursive: true, mode: folderMode });
     }
   }
 }
 
-/** Makes a file as new as if it had been written now. */
+/** Gives a file the present time, as if it had just been written. */
 async function touch(path: string): Promise<void> {
   const now = new Date();
   await utimes(path, now, now);

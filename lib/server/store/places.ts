@@ -7,7 +7,7 @@ export class Places {
     this.#free = count;
   }
 
-  /** How much work waits. */
+  /** The amount of waiting work. */
   get waiting(): number {
     return this.#waiting.length;
   }

@@ -1,13 +1,13 @@
 /**
- * The objects of a prefix. A block's: a signature, and its keys and values. A prefix's own: a signature, its tokens (i32), the states after
- * them, and the keys and values of the tokens after its last block. The blocks before are shared with other prefixes.
+ * The objects of a prefix. A block's object has a signature, and the block's keys and values. A prefix's own object has a signature, the
+ * tokens (i32), the states after them, and the keys and values of the tokens after the last block. Blocks are shared with other prefixes.
  */
 import type { LanguageModel } from "../../model/language-model.ts";
 import { partSizes } from "../../model/prefix-parts.ts";
 import { blockTokens } from "./prefix-names.ts";
 import { signatureBytes } from "./seal.ts";
 
-/** Where the parts of a prefix's own object are, and its size, in bytes. */
+/** The places of the parts in a prefix's own object, and its size, in bytes. */
 export interface EntryPlaces {
   readonly tokens: number;
   readonly state: number;
@@ -17,7 +17,7 @@ export interface EntryPlaces {
 
 /** The sizes of a model's objects. */
 export class PrefixForm {
-  /** Bytes of a block's object. Blocks without keys and values, of a model without attention, are not kept. */
+  /** Bytes of a block's object. Blocks without keys and values, in a model without attention, are not kept. */
   readonly blockBytes: number;
   readonly #state: number;
   readonly #token: number;

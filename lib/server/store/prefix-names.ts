@@ -1,6 +1,6 @@
 /**
- * The names of prefixes of conversations. A name says nothing without the servers' secret, and equal names mean equal bits: they depend on
- * the model, the dtypes, the kernels, the salt, and on every token of the prefix.
+ * The names of prefixes of conversations. A name reveals nothing without the servers' secret, and equal names mean equal bits: names depend
+ * on the model, the dtypes, the kernels, the salt, and every token of the prefix.
  *
  *     h(0)     = HMAC(secret, scope)
  *     h(k + 1) = SHA-256(h(k), tokens of block k)               names block k, and the set of lengths of prefixes that end in block k + 1
@@ -12,21 +12,21 @@ import type { LanguageModel } from "../../model/language-model.ts";
 import type { Prompts } from "../../model/model-options.ts";
 import { partForm } from "../../model/prefix-parts.ts";
 
-/** Tokens of a block. */
+/** Number of tokens of a block. */
 export const blockTokens = 256;
 
-/** Changes with the form of objects and names. */
+/** The version of the form of objects and names. */
 const version = "gated-delta-prefix-1";
 
-/** All that the bits of a prefix depend on, except its tokens. */
+/** Everything that the bits of a prefix depend on, except its tokens. */
 export interface PrefixScope {
   /** The model's identity. */
   readonly identity: string;
   /** The dtypes of activations, states, keys and values. */
   readonly form: string;
-  /** The backend and its instruction set, within which bits are equal; for a GPU its name. And the library's version. */
+  /** The backend and its instruction set, within which bits are equal, or a GPU's name; and the library's version. */
   readonly kernels: string;
-  /** How tokens that were read are multiplied. A prefix of a model where that differs from generated ones has read tokens alone. */
+  /** How read tokens are multiplied. If this differs from generated tokens, a prefix of the model has only read tokens. */
   readonly roles: Prompts;
   readonly salt: string;
 }
@@ -54,7 +54,7 @@ export class PrefixNames {
     return `blocks/${hex(this.#after(block + 1))}`;
   }
 
-  /** The name of the set of lengths of prefixes that end in block `block`, or right before it. */
+  /** The name of the set of lengths of prefixes that end in block `block` or right before it. */
   lengths(block: number): string {
     return `lengths/${hex(this.#after(block))}`;
   }

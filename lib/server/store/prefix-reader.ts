@@ -14,26 +14,26 @@ import { signatureBytes } from "./seal.ts";
 /** The least number of tokens that a prefix must save. */
 export const leastTokens = 64;
 
-/** Milliseconds in which a prefix must be found, and in which it must be there. */
+/** Milliseconds in which a prefix must be found, and in which it must arrive. */
 const findLimit = 2000;
 const readLimit = 30_000;
-/** Milliseconds for which a request waits for the model's identity, which takes many seconds where a large model was never loaded before. */
+/** Milliseconds for which a request waits for the model's identity, which takes many seconds the first time a large model is loaded. */
 const identityLimit = 250;
 
-/** Sets that are looked into at first; twice as many with each further call. */
+/** Number of sets that are read at first; it doubles with each further call. */
 const firstSets = 32;
-/** Names that are asked for at a time. */
+/** Number of names that are asked for at a time. */
 const mostNames = 64;
-/** How many prefixes are tried where objects turn out to be missing or damaged. */
+/** How many prefixes are tried if objects turn out to be missing or damaged. */
 const mostTries = 3;
-/** How many blocks are fetched at a time, how many prefixes, and how many more prefixes wait: if as many wait already, tokens are read instead. */
+/** How many blocks and prefixes are fetched at a time, and how many more prefixes wait: if that many wait, tokens are read instead. */
 const blocksAtOnce = 4;
 const prefixesAtOnce = 4;
 const prefixesWaiting = 8;
 
 export class PrefixReader {
   readonly #context: StoreContext;
-  /** Prefixes that are being read, by their names: requests for the same one share it. */
+  /** Prefixes that are being read, by name: requests for the same prefix share it. */
   readonly #pending = new Map<string, Promise<Stored | undefined>>();
   readonly #places = new Places(prefixesAtOnce);
 
@@ -42,14 +42,14 @@ export class PrefixReader {
   }
 
   /**
-   * Continues a session from the longest prefix of its tokens in the store, if that saves enough of what the cache does not have.
+   * Continues a session from the longest prefix of its tokens in the store, if that saves enough tokens that the cache does not have.
    *
-   * @returns the number of tokens that need not be read; 0 if there is no such prefix, also where the store fails.
+   * @returns the number of tokens that need not be read; 0 if there is no such prefix or the store fails.
    */
   async restore(session: Session, salt: string): Promise<number> {
     const { link, figures, identified, names: namesOf } = this.#context;
     const of = conversationOf(session);
-    // The last token is read for its logits. A prefix in the store has read tokens alone, where roles matter.
+    // The last token is read for its logits. Where roles matter, a prefix in the store has only read tokens.
     const most = Math.min(of.tokens.length - 1, of.byRole ? of.generated.next(-1) : Infinity);
     const least = of.knownInCache + leastTokens;
     if (most < least || !link.there) return 0;
@@ -71,7 +71,7 @@ export class PrefixReader {
     return 0;
   }
 
-  /** Lengths of stored prefixes, the longest first: those among the longest. */
+  /** Lengths of stored prefixes, the longest first; only some of the longest. */
   async #find(names: PrefixNames, least: number, most: number): Promise<number[]> {
     const { store, form } = this.#context;
     let last = Math.floor(most / blockTokens);
@@ -91,7 +91,7 @@ export class PrefixReader {
     return [];
   }
 
-  /** A prefix, from a reading that others may share; undefined if it is missing, the store fails, or too many prefixes are being read. */
+  /** A prefix, from a read that others may share; undefined if it is missing, the store fails, or too many prefixes are being read. */
   async #stored(names: PrefixNames, tokens: Int32Array): Promise<Stored | undefined> {
     const name = names.entry(tokens.length);
     const pending = this.#pending.get(name);
@@ -106,7 +106,7 @@ export class PrefixReader {
     }
   }
 
-  /** Reads a prefix; undefined if a part is missing or refused. Where one is refused the others are looked at too, so that all damage is found. */
+  /** Reads a prefix; undefined if a part is missing or refused. If one is refused, the others are also read, to find all damage. */
   async #read(names: PrefixNames, tokens: Int32Array): Promise<Stored | undefined> {
     const { model, form, store } = this.#context;
     const { length } = tokens;
@@ -128,12 +128,12 @@ export class PrefixReader {
     await Promise.all(Array.from({ length: blocksAtOnce }, take));
     if (state !== "whole" || own === "refused") return undefined;
     parts.push({ tokens: length - blocks * blockTokens, bytes: own.subarray(places.rest) });
-    // They are used, so that they stay with the prefix.
+    // Marks the blocks as used, so that they stay with the prefix.
     store.has(Array.from({ length: blocks }, (_, block) => ({ name: names.block(block), bytes: form.blockBytes }))).catch(() => {});
     return new Stored(snapshotOfParts(model, own.subarray(places.state, places.rest), parts));
   }
 
-  /** An object, if it is there and signed. One that is not signed is removed, so that it is written again. */
+  /** An object, if it exists and is signed. An unsigned object is removed, so that it is written again. */
   async #object(name: string, bytes: number): Promise<Uint8Array<ArrayBuffer> | "missing" | "refused"> {
     const { store, seal, figures } = this.#context;
     const object = new Uint8Array(bytes);

@@ -1,4 +1,4 @@
-/** Writes prefixes of conversations to a store, from the cache's entries, one after another and apart from requests. */
+/** Writes prefixes of conversations to a store, from the cache's entries, one after another and independently of requests. */
 import { memoryOf } from "../../model/model-memory.ts";
 import { copyState, copyTokens } from "../../model/prefix-parts.ts";
 import { conversationOf } from "../../model/session/session.ts";
@@ -30,13 +30,13 @@ export class PrefixWriter {
     this.#context = context;
   }
 
-  /** Keeps the beginnings of a prompt that was read: its first message, which conversations share, and all before the answer. */
+  /** Keeps the beginnings of a prompt that was read: its first message, which conversations share, and everything before the answer. */
   keepPrompt(session: Session, salt: string): void {
     const ends = conversationOf(session).messageEnds.filter((end) => end < session.length);
     const lengths = this.#lengths(session, salt);
     const [first = 0] = ends;
     const last = ends.at(-1) ?? Infinity;
-    // The cache has no two positions close to each other, so perhaps one within the message instead of its end.
+    // The cache has no two positions close to each other, so it may have one within the message instead of its end.
     this.#keep(session, salt, lengths.findLast((length) => length <= first && length >= blockTokens));
     this.#keep(session, salt, lengths.findLast((length) => length <= last));
   }
@@ -46,7 +46,7 @@ export class PrefixWriter {
     this.#keep(session, salt, this.#lengths(session, salt).at(-1));
   }
 
-  /** Resolves when all that waits is written, or was given up. */
+  /** Resolves when all waiting prefixes are written or given up. */
   async flush(): Promise<void> {
     while (this.#working !== undefined) await this.#working;
   }
@@ -70,7 +70,7 @@ export class PrefixWriter {
 
   async #work(): Promise<void> {
     for (let job = this.#jobs[0]; job !== undefined; job = this.#jobs[0]) {
-      // A run of the entry that has failed meanwhile, for one, makes it invalid.
+      // For example, a failed run of the entry makes it invalid.
       await this.#write(job).catch(() => this.#context.figures.skipped++);
       this.#jobs.shift();
     }
@@ -97,7 +97,7 @@ export class PrefixWriter {
       for (const block of missing) if (!(await this.#writeBlock(names, tokens, salt, block))) return;
       if (there[blocks] !== true && !(await this.#writeEntry(names, tokens, salt))) return;
     }
-    // Last, so that what the set names is there.
+    // Last, so that the objects that the set names exist.
     const added = await link.try(writeLimit, async () => {
       await store.add(names.lengths(Math.floor(length / blockTokens)), `${length}`);
       return true;
@@ -123,7 +123,7 @@ export class PrefixWriter {
     });
   }
 
-  /** Copies an object's contents from the cache's entry, unless that is evicted by then, and writes it. */
+  /** Copies an object's contents from the cache's entry, unless the entry has been evicted, and writes the object. */
   async #writeObject(name: string, object: Uint8Array<ArrayBuffer>, tokens: Int32Array, salt: string, copies: (sequence: Sequence) => Generator<void, void, void>): Promise<boolean> {
     const { model, cache, seal, store, link, figures } = this.#context;
     const skip = (): false => {

@@ -22,7 +22,7 @@ export interface StoreContext {
   readonly seal: Seal;
   readonly link: StoreLink;
   readonly figures: StoreFigures;
-  /** Resolves with true when the model's identity is known, or can't be: then {@link names} rejects. */
+  /** Resolves with true when the model's identity is known, or can't be known: then {@link names} rejects. */
   identified(): Promise<true>;
   /** The names of some tokens' prefixes. Waits for the model's identity. */
   names(tokens: Int32Array, salt: string): Promise<PrefixNames>;
@@ -44,7 +44,7 @@ export class Prefixes {
   constructor({ model, cache, store, secret }: PrefixPlaces) {
     const { figures } = this;
     const identity = memoryOf(model).identity.get("createHandler");
-    // A changed file: each use of the store fails then, and says so.
+    // A rejection means a changed file: then each use of the store fails, and says so.
     const settled = identity.then(() => true as const, () => true as const);
     const identified = () => settled;
     const names = async (tokens: Int32Array, salt: string) => new PrefixNames(secret, scopeOf(model, await identity, salt), tokens);

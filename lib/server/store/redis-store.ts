@@ -14,7 +14,7 @@ export class RedisStore implements SessionStore {
   readonly #seconds: number;
 
   constructor(address: string, { seconds }: { readonly seconds: number }) {
-    // A server that is away is looked for all the time; its users do not wait for it.
+    // The client keeps trying to reach an unavailable server; its users do not wait for that.
     this.#client = new Bun.RedisClient(address, { connectionTimeout, enableOfflineQueue: true, maxRetries: 1_000_000 });
     this.#seconds = seconds;
   }

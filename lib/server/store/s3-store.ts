@@ -1,9 +1,9 @@
-/** A bucket of S3, or of another server with its API, as a store. Large objects go up in parts and come down in ranges. */
+/** A bucket of S3, or of another server with its API, as a store. Large objects are uploaded in parts and downloaded in ranges. */
 import type { S3Client, S3Options } from "bun";
 import { pieceBytes, piecesOf } from "./session-store.ts";
 import type { SessionStore, StoredObject } from "./session-store.ts";
 
-/** How many pieces of an object are on their way at a time. */
+/** How many pieces of an object are transferred at a time. */
 const atOnce = 4;
 
 export class S3Store implements SessionStore {
@@ -36,7 +36,7 @@ export class S3Store implements SessionStore {
     return await Promise.all(
       objects.map(async ({ name, bytes }) => {
         const found = await unlessMissing(this.#client.stat(this.#prefix + name), undefined);
-        // S3 can't be told that an object is used: an old one is written anew. One that is used by a newer one gets up to twice as old.
+        // S3 can't be told that an object is used: an old one is written again. One that a newer one uses may get up to twice as old.
         return found !== undefined && found.size === bytes && Date.now() - found.lastModified.getTime() < this.#milliseconds;
       }),
     );
@@ -48,7 +48,7 @@ export class S3Store implements SessionStore {
     const take = async (): Promise<boolean> => {
       for (let piece = pieces.shift(); piece !== undefined; piece = pieces.shift()) {
         const { from, to } = piece;
-        // The last range asks for one byte more, which an object of this size does not have.
+        // The last range asks for one more byte than an object of this size has.
         const bytes = await unlessMissing(file.slice(from, to === into.length ? to + 1 : to).bytes(), undefined);
         if (bytes?.length !== to - from) return false;
         into.set(bytes, from);
@@ -70,7 +70,7 @@ export class S3Store implements SessionStore {
       writer.write(bytes.subarray(from, to));
       await writer.flush();
     }
-    // Without credentials nothing is written, and nothing thrown.
+    // Without credentials nothing is written and nothing is thrown.
     if ((await writer.end()) !== bytes.length) throw new Error(`${name} could not be written to the bucket`);
   }
 
@@ -81,7 +81,7 @@ export class S3Store implements SessionStore {
   async close(): Promise<void> {}
 }
 
-/** Credentials and the endpoint, as the environment has them now: Bun itself reads it when the process starts. */
+/** Credentials and the endpoint from the current environment: Bun itself reads it only when the process starts. */
 function environment(): S3Options {
   const names = { accessKeyId: "ACCESS_KEY_ID", secretAccessKey: "SECRET_ACCESS_KEY", sessionToken: "SESSION_TOKEN", region: "REGION", endpoint: "ENDPOINT" };
   const values = Object.entries(names).map(([option, name]) => [option, process.env[`S3_${name}`] ?? process.env[`AWS_${name}`]] as const);

@@ -1,6 +1,6 @@
 /**
- * Signed objects: a signature of 32 bytes, then the contents. The signature is HMAC-SHA256 over the contents with a key that depends on
- * the object's name, so that no object passes for another.
+ * Signed objects: a signature of 32 bytes, then the contents. The signature is HMAC-SHA256 over the contents, with a key that depends
+ * on the object's name, so that no object passes for another.
  */
 import { createHmac, timingSafeEqual } from "node:crypto";
 import { signed } from "./signers.ts";
@@ -8,10 +8,10 @@ import { signed } from "./signers.ts";
 /** Bytes of a signature. */
 export const signatureBytes = 32;
 
-/** Objects of more bytes, which take some tenths of a millisecond, are hashed in another thread. */
+/** Larger objects, which take a few tenths of a millisecond, are hashed in another thread. */
 const most = 2 ** 17;
 
-/** Signs objects, and tells whether they are signed. An object's bytes may move: use those that are returned. */
+/** Signs objects and verifies signatures. An object's bytes may move: use those that are returned. */
 export class Seal {
   readonly #secret: Uint8Array;
 
@@ -26,7 +26,7 @@ export class Seal {
     return moved;
   }
 
-  /** The object, if it was signed under this name with the same secret, and is unchanged. */
+  /** The object, if it was signed under this name with the same secret and is unchanged. */
   async verified(name: string, object: Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer> | undefined> {
     const { signature, object: moved } = await this.#signature(name, object);
     return timingSafeEqual(signature, moved.subarray(0, signatureBytes)) ? moved : undefined;

@@ -1,10 +1,10 @@
-/** Workers of the process that compute signatures of large objects, so that answers do not wait for that. They end when they are idle. */
+/** The process's Workers that compute signatures of large objects, so that answers do not wait. They end when they are idle. */
 import { Worker } from "node:worker_threads";
 import { GatedDeltaError } from "../../errors.ts";
 import { signObjects } from "./signing-program.ts";
 import type { SigningAnswer, SigningRequest } from "./signing-program.ts";
 
-/** The most Workers: hashing keeps up with a fast network with two. */
+/** The most Workers: with two, hashing keeps up with a fast network. */
 const mostSigners = 2;
 
 /** Milliseconds without work after which a Worker ends. */
@@ -17,7 +17,7 @@ interface Waiting {
 
 class Signer {
   readonly #worker = new Worker(`(${signObjects})()`, { eval: true, name: "gated-delta signatures" });
-  /** In the order of their requests, which is that of the answers. */
+  /** Waiting requests, in order, which is also the order of the answers. */
   readonly #waiting: Waiting[] = [];
   #timer: Timer | undefined;
   ended = false;
@@ -32,7 +32,7 @@ class Signer {
     this.#worker.unref();
   }
 
-  /** How many objects are in work. */
+  /** How many objects are being signed. */
   get pending(): number {
     return this.#waiting.length;
   }
@@ -56,7 +56,7 @@ class Signer {
 
 const signers = new Set<Signer>();
 
-/** Computes a signature. The object's bytes move away; use those of the answer. */
+/** Computes a signature. The object's bytes move away; use the answer's bytes. */
 export function signed(request: SigningRequest): Promise<SigningAnswer> {
   let signer = [...signers].sort((a, b) => a.pending - b.pending)[0];
   if (signer === undefined || (signer.pending > 0 && signers.size < mostSigners)) signers.add((signer = new Signer()));

@@ -1,8 +1,8 @@
-/** A server's use of a store that may be slow or away: a request never waits long for it, and never fails because of it. */
+/** A server's use of a store that may be slow or unavailable: a request never waits long for it and never fails because of it. */
 import { within } from "../event-stream.ts";
 import type { StoreFigures } from "./store-figures.ts";
 
-/** Milliseconds without the store after it has failed, so that each request does not find that out for itself. */
+/** Milliseconds for which the store is not used after it has failed, so that not every request discovers the failure. */
 const pause = 5000;
 
 export class StoreLink {
@@ -14,12 +14,12 @@ export class StoreLink {
     this.#figures = figures;
   }
 
-  /** Whether it is worth trying. */
+  /** Whether the store is worth trying. */
   get there(): boolean {
     return performance.now() >= this.#awayUntil;
   }
 
-  /** The result of some work with the store; undefined if it fails or takes longer than so many milliseconds. */
+  /** The result of some work with the store; undefined if it fails or takes longer than that many milliseconds. */
   async try<T>(milliseconds: number, work: () => Promise<T>): Promise<T | undefined> {
     if (!this.there) return undefined;
     try {

@@ -12,7 +12,7 @@ import { converted, rowOf } from "./format.ts";
 import type { FloatElements } from "./format.ts";
 import type { StateTensors } from "./save.ts";
 
-/** A system to whose layout states can be converted; see {@link StatePool.export}. */
+/** A system whose layout states can be converted to; see {@link StatePool.export}. */
 export type StateLayout = "mlx" | "hf" | "ggml";
 
 /** Options of {@link StatePool.export}. */
@@ -24,8 +24,8 @@ export interface ExportOptions {
   /** Element type of the convolution states in the file. @default the pool's */
   readonly convDtype?: FloatDType | undefined;
   /**
-   * For `hf`: columns of a convolution state, convWidth (as in transformers, with zeros in the oldest column, which no op
-   * reads) or convWidth − 1. @default convWidth
+   * For `hf`: the number of columns of a convolution state, convWidth (as in transformers, with zeros in the oldest column,
+   * which no op reads) or convWidth − 1. @default convWidth
    */
   readonly convColumns?: number | undefined;
   /** For `ggml`: the head map of the ops that computed the states. `block` is reordered to ggml's `tiled`. @default "block" */
@@ -38,7 +38,7 @@ interface Target {
   readonly place: (index: number) => number;
 }
 
-/** Checks the options that are for some layouts only. */
+/** Checks the options that only some layouts have. */
 export function checkExport(op: string, shape: PoolShape, { layout, convColumns, headMap }: ExportOptions): void {
   const { convWidth, convChannels, valueHeads, valueDim } = shape;
   if (convColumns !== undefined && (layout !== "hf" || !shape.conv || (convColumns !== convWidth && convColumns !== convWidth - 1))) {

@@ -1,6 +1,6 @@
 /**
  * Files of states: for each layer `layers.N.state` `[states, valueHeads, valueDim, keyDim]` and `layers.N.conv`
- * `[states, convChannels, convWidth − 1]` (of pools that hold them). The metadata hold the model's shape.
+ * `[states, convChannels, convWidth − 1]` (if the pool holds them). The metadata hold the model's shape.
  */
 import type { CheckedFormat } from "../../checkpoint/checked-file.ts";
 import { dtypes, encode, toFloat32 } from "../../tensor/dtype.ts";
@@ -40,7 +40,7 @@ export function tensorsOf(shape: PoolShape, count: number): StateTensor[] {
   );
 }
 
-/** The metadata of a file of `count` states, besides those of every format. */
+/** The metadata of a file of `count` states, in addition to those of every format. */
 export function metadataOf(shape: PoolShape, count: number): Record<string, string> {
   const metadata: Record<string, string> = { states: String(count) };
   for (const [name, key] of Object.entries(sizeKeys)) metadata[key] = String(shape[name as keyof typeof sizeKeys]);
@@ -58,7 +58,7 @@ export function rowOf(tensor: Tensor, slot: number): FloatElements {
   return (tensor.data as FloatElements).subarray(slot * length, (slot + 1) * length) as FloatElements;
 }
 
-/** Elements in another dtype, each rounded once; the same array where the dtype stays. */
+/** Elements in another dtype, each rounded once; the same array if the dtype is the same. */
 export function converted(elements: FloatElements, from: FloatDType, to: FloatDType): FloatElements {
   return from === to ? elements : encode(to, toFloat32(from, elements as never));
 }

@@ -1,4 +1,4 @@
-/** Reads states from a file, which may be damaged, of another model, or no file of states at all. */
+/** Reads states from a file, which may be damaged, from another model, or not a file of states at all. */
 import { CheckedFile } from "../../checkpoint/checked-file.ts";
 import { fileDTypes } from "../../checkpoint/safetensors.ts";
 import { dtypes } from "../../tensor/dtype.ts";
@@ -10,16 +10,16 @@ import type { StateTensors } from "./save.ts";
 
 /** Options of {@link StatePool.load}. */
 export interface LoadOptions {
-  /** Whether states of other dtypes than the pool's are converted, each number rounded once, or refused. @default false */
+  /** Whether states of dtypes other than the pool's are converted, each number rounded once, or refused. @default false */
   readonly convert?: boolean | undefined;
 }
 
-/** The most states of a file. */
+/** The most states that a file may hold. */
 const mostStates = 2 ** 32;
 
 /** An open file of states whose header fits a pool. */
 export class StateFile implements Disposable {
-  /** How many states it holds. */
+  /** How many states the file holds. */
   readonly count: number;
   readonly #file: CheckedFile;
   /** The pool's shape in the file's dtypes. */
@@ -28,7 +28,7 @@ export class StateFile implements Disposable {
   /**
    * Opens a file and checks its header.
    *
-   * @throws {FileError} for a file that is damaged, of another kind or version, or of another shape than the pool's.
+   * @throws {FileError} for a file that is damaged, of another kind or version, or of a shape other than the pool's.
    */
   constructor(path: string, pool: PoolShape, convert: boolean) {
     this.#file = new CheckedFile("pool.load", path, stateFormat);

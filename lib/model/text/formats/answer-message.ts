@@ -6,11 +6,11 @@ export interface AnswerMessage {
   readonly role: "assistant";
   /** The text of the answer. */
   readonly content: string;
-  /** Its thoughts; empty if it has none, so that a template does not look for tags in {@link content}. Absent for models without thoughts. */
+  /** The thoughts; empty if none, so that a template does not look for tags in {@link content}. Absent for models without thoughts. */
   readonly reasoning_content?: string;
-  /** Its complete calls, in order; absent if it has none. */
+  /** The complete calls, in order; absent if there are none. */
   readonly tool_calls?: readonly {
-    /** The only kind. */
+    /** The kind, always this one. */
     readonly type: "function";
     /** The call. */
     readonly function: ToolCall;
@@ -20,7 +20,7 @@ export interface AnswerMessage {
 }
 
 /**
- * The message that the pieces of an answer make.
+ * The message made of an answer's pieces.
  *
  * @param thinks whether the model's format has thoughts.
  */

@@ -25,7 +25,7 @@ const newline: ReadonlySet<string> = new Set("\n");
 
 /**
  * Reads an answer as it is generated and gives its parts. It never throws for any text, loses no character, and takes time
- * in proportion to the text, wherever it is cut. Text that may be the beginning of a tag, or blank before one, is held
+ * proportional to the text, wherever the text is cut. Text that may be the beginning of a tag, or blank before one, is held
  * back, and so are calls within thoughts: they count only if nothing but such calls and the end of the thoughts follows.
  *
  * A tag of thoughts counts where a part or a line begins; elsewhere it is text.
@@ -52,7 +52,7 @@ export class AnswerParser {
   #section: CallSection | undefined;
   #draft: Draft | undefined;
   #unread: Unread | undefined;
-  /** The number of characters that were taken and are still to be looked at anew. */
+  /** The number of characters that were taken and still have to be read again. */
   #coming = 0;
 
   /**
@@ -139,7 +139,7 @@ export class AnswerParser {
     else this.#beginSection(tag);
   }
 
-  /** Whether a tag can't follow calls in thoughts that count. */
+  /** Whether a tag can't follow calls in thoughts if these count. */
   #endsDraft(tag: string | undefined): boolean {
     return tag !== undefined && (tag === this.format.reasoning?.begin || (tag === this.format.reasoning?.end && this.#kind === "text"));
   }
@@ -268,7 +268,7 @@ export class AnswerParser {
     else if (!isEnd) this.#endReasoning(tag);
   }
 
-  /** The draft is thoughts. @param ahead how many of the last characters do not belong to it, besides those that are looked at anew. */
+  /** The draft is thoughts. @param ahead how many of the last characters do not belong to it, not counting those to be read again. */
   #reject(ahead: number): void {
     const { text, calls, fresh } = this.#draft!;
     const length = text.length - ahead - this.#coming;
@@ -284,5 +284,5 @@ export class AnswerParser {
   }
 }
 
-/** A text that stands for itself. */
+/** A text as both the text and the raw text of a piece. */
 const twice = (text: string): [string, string] => [text, text];

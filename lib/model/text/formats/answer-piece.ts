@@ -1,13 +1,13 @@
 /** The typed parts of an answer. */
 
-/** A value of JSON. An integer beyond ±2⁵³, which a number would round, is a bigint, as {@link ChatMessage} takes it. */
+/** A JSON value. An integer beyond ±2⁵³, which a number would round, is a bigint, as in {@link ChatMessage}. */
 export type JsonValue = null | boolean | number | bigint | string | readonly JsonValue[] | { readonly [key: string]: JsonValue };
 
-/** A call of a tool that was read to its end. */
+/** A tool call that was read to its end. */
 export interface ToolCall {
-  /** The tool's name. It may be none of the tools that the model was given. */
+  /** The tool's name. It need not be one of the tools that the model was given. */
   readonly name: string;
-  /** Its arguments by name. */
+  /** The call's arguments by name. */
   readonly arguments: Readonly<Record<string, JsonValue>>;
 }
 
@@ -19,7 +19,7 @@ export interface ReasoningPiece {
   readonly text: string;
   /** The generated characters that this piece stands for. */
   readonly raw: string;
-  /** The reason why something that looks like a call could not be read; its text is then in {@link text}. */
+  /** Why something that looks like a call could not be read; its text is then in {@link text}. */
   readonly reason?: string;
   /** The number of the call whose earlier pieces this text replaces, because they are not a call. */
   readonly index?: number;
@@ -33,13 +33,13 @@ export interface AnswerTextPiece {
   readonly text: string;
   /** The generated characters that this piece stands for. */
   readonly raw: string;
-  /** The reason why something that looks like a call could not be read; its whole text, tags included, is then in {@link text}. */
+  /** Why something that looks like a call could not be read; its whole text, including tags, is then in {@link text}. */
   readonly reason?: string;
   /** The number of the call whose earlier pieces this text replaces, because they are not a call. */
   readonly index?: number;
 }
 
-/** A part of a call of a tool. */
+/** A part of a tool call. */
 export interface ToolCallPiece {
   /** A call. */
   readonly type: "tool-call";
@@ -47,21 +47,21 @@ export interface ToolCallPiece {
   readonly index: number;
   /** The tool's name. */
   readonly name: string;
-  /** The next characters of the arguments as JSON. All of a call's together are one object. */
+  /** The next characters of the arguments as JSON. All pieces of a call together give one object. */
   readonly arguments: string;
   /** The generated characters that this piece stands for. */
   readonly raw: string;
-  /** The whole call, in the piece that completes its arguments. A call without it did not end. */
+  /** The whole call, in the piece that completes its arguments. A call without this member did not end. */
   readonly done?: ToolCall;
 }
 
 /**
- * A part of an answer. The `raw` texts of all pieces together are the generated text, and adjacent pieces of the same kind (and call,
- * and reason) together say the same wherever the text was cut.
+ * A part of an answer. The `raw` texts of all pieces together are the generated text. Wherever the text was cut, adjacent pieces of
+ * the same kind (and call, and reason) together give the same result.
  */
 export type AnswerPiece = ReasoningPiece | AnswerTextPiece | ToolCallPiece;
 
-/** Adjacent pieces that belong together as one piece each. */
+/** Joins adjacent pieces that belong together. */
 export function mergePieces(pieces: Iterable<AnswerPiece>): AnswerPiece[] {
   const merged: AnswerPiece[] = [];
   for (const piece of pieces) {

@@ -1,4 +1,4 @@
-/** The types that a JSON schema gives a value, and a value of such a type from its text. */
+/** The types that a JSON schema gives a value, and the value of such a type from its text. */
 import { isRecord } from "../../../checkpoint/json.ts";
 import type { JsonObject } from "../../../checkpoint/json.ts";
 import { isObject, quoteJson, readJson } from "./json-text.ts";
@@ -6,7 +6,7 @@ import { numberJson, pythonJson } from "./python-literal.ts";
 
 /** The type that a schema gives a value. */
 export interface ArgumentType {
-  /** Names of types of JSON Schema; undefined if the schema leaves them open. */
+  /** JSON Schema's type names; undefined if the schema leaves them open. */
   readonly names: ReadonlySet<string> | undefined;
   /** The strings of an enumeration. */
   readonly strings: ReadonlySet<string>;
@@ -28,7 +28,7 @@ export function typeOf(schema: unknown, root: unknown): ArgumentType {
   const strings = new Set<string>();
   let left = mostSchemas;
 
-  /** Undefined for a schema that says nothing. */
+  /** The names of a schema's types; undefined if the schema names none. */
   function namesOf(one: unknown): Set<string> | undefined {
     if (!isRecord(one) || left-- <= 0) return undefined;
     const names = union([one["anyOf"], one["oneOf"]].flatMap((list) => (Array.isArray(list) ? list.map(namesOf) : []))) ?? new Set<string>();
@@ -85,7 +85,7 @@ export function isString({ names }: ArgumentType): boolean {
 
 /**
  * The JSON of a value that is written without quotes: of the schema's type if the text has a value of it, otherwise a
- * string. Python's `True`, `None` and literals of lists and dictionaries count as well, since templates write values by `str`.
+ * string. Python's `True`, `None`, lists and dictionaries also count, since templates write values by `str`.
  */
 export function valueJson({ names, strings }: ArgumentType, text: string): string {
   if (strings.has(text)) return quoteJson(text);
@@ -104,7 +104,7 @@ export function valueJson({ names, strings }: ArgumentType, text: string): strin
   return quoteJson(text);
 }
 
-/** An array or object, of JSON or else of Python. */
+/** An array or object, from JSON or else Python. */
 function bracketed(text: string): { readonly json: string; readonly type: "array" | "object" } | undefined {
   for (const json of [text, pythonJson(text)]) {
     const read = json === undefined ? undefined : readJson(json);

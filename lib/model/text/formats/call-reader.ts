@@ -4,19 +4,19 @@ export interface CallSink {
   ahead: number;
   /** A call's name is known. */
   begin(name: string): void;
-  /** The next characters of its arguments as JSON. */
+  /** The next characters of the call's arguments as JSON. */
   write(json: string): void;
-  /** Its arguments are complete. Returns whether they could be read; if not, the reader is over. */
+  /** The call's arguments are complete. Returns whether they could be read; if not, the reader is over. */
   complete(): boolean;
   /** The calls are over, and so is the reader. The characters ahead come after them. */
   leave(): void;
-  /** The text since the last call can't be read. The reader is over; the characters ahead are looked at anew. */
+  /** The text since the last call can't be read. The reader is over; the characters ahead are read again. */
   fail(reason: string): void;
-  /** The begin tag was only mentioned: no call follows. The reader is over; the characters ahead are looked at anew. */
+  /** The begin tag was only mentioned: no call follows. The reader is over; the characters ahead are read again. */
   mention(): void;
 }
 
-/** The reason of {@link CallSink.fail} where the end tag follows the begin tag. */
+/** The reason for {@link CallSink.fail} if the end tag directly follows the begin tag. */
 export const noCall = "there is no call between the tags";
 
 /** Reads the calls between two tags, character by character. */

@@ -6,19 +6,19 @@ import type { PieceWriter, TextKind } from "./piece-writer.ts";
 /** The object of the arguments nests deeper than their values. */
 const deepestArguments = 101;
 
-/** The way in which a section of calls is over. */
+/** How a section of calls ends. */
 export interface SectionEnd {
   /** `calls` after calls, `text` if there is no call after all, `unread` if the text up to the end tag can't be read. */
   readonly as: "calls" | "text" | "unread";
-  /** The characters that come after it. */
+  /** The characters after the section. */
   readonly rest: string;
-  /** The reason why the last text is not a call. */
+  /** Why the last text is not a call. */
   readonly reason?: string;
   /** The number of the call whose pieces the last text replaces. */
   readonly index?: number | undefined;
 }
 
-/** The calls from a begin tag on: gives the pieces of the calls that a reader finds. */
+/** A section of calls that follows a begin tag: gives the pieces of the calls that a reader finds. */
 export class CallSection implements CallSink {
   ahead = 0;
   readonly #writer: PieceWriter;
@@ -28,7 +28,7 @@ export class CallSection implements CallSink {
   #blank: string;
   /** The characters since the beginning, or the last complete call. */
   #text: string;
-  /** Those of them that are in no piece yet. */
+  /** The last of these characters, which are in no piece yet. */
   #raw: string;
   #calls: number;
   #name = "";
@@ -38,9 +38,9 @@ export class CallSection implements CallSink {
   #end: SectionEnd | undefined;
 
   /**
-   * @param kind the kind of text in which it stands.
-   * @param tag the tag that began it.
-   * @param calls the number of calls before it.
+   * @param kind the kind of text that contains the section.
+   * @param tag the tag that began the section.
+   * @param calls the number of calls before the section.
    */
   constructor(writer: PieceWriter, kind: TextKind, blank: string, tag: string, calls: number, reader: (sink: CallSink) => CallReader) {
     this.#writer = writer;
@@ -61,7 +61,7 @@ export class CallSection implements CallSink {
     return this.#name;
   }
 
-  /** Takes the next character. Returns how the section is over, if it is. */
+  /** Takes the next character. Returns how the section ended, if it has. */
   next(character: string): SectionEnd | undefined {
     this.ahead = 0;
     this.#text += character;

@@ -5,13 +5,13 @@ import { PieceWriter } from "./piece-writer.ts";
  * thoughts before a call. So such calls count only if nothing else follows them in the answer; otherwise they are thoughts.
  */
 export class Draft {
-  /** The pieces if they count. */
+  /** The pieces, if the calls count. */
   readonly writer = new PieceWriter();
-  /** All characters since their beginning. */
+  /** All characters since the beginning of the calls. */
   text: string;
-  /** The number of calls before them. */
+  /** The number of calls before the draft. */
   readonly calls: number;
-  /** Whether the thoughts begin with them. */
+  /** Whether the thoughts begin with the calls. */
   readonly fresh: boolean;
 
   constructor(text: string, calls: number, fresh: boolean) {

@@ -7,7 +7,7 @@ import { TagMatcher } from "./tag-matcher.ts";
 const broken = "the call is not JSON";
 
 /**
- * Reads calls of the form `{"name": …, "arguments": {…}}`. Several may follow each other, also as an array. The arguments may
+ * Reads calls of the form `{"name": …, "arguments": {…}}`. Several may follow each other, or form an array. The arguments may
  * also be called `parameters`, be absent, or be JSON in a string; further members are skipped. The last bracket may be missing.
  */
 export class JsonCalls implements CallReader {
@@ -80,7 +80,7 @@ export class JsonCalls implements CallReader {
     else this.#inTag(character);
   }
 
-  /** A character that belongs to no JSON: perhaps to a tag. */
+  /** A character that does not belong to JSON, but perhaps to a tag. */
   #inTag(character: string): void {
     const tag = this.#tag.next(character);
     if (tag === undefined) {
@@ -96,7 +96,7 @@ export class JsonCalls implements CallReader {
     } else this.#stop(tag.length);
   }
 
-  /** Ends where no call goes on. @param ahead the characters that end it. */
+  /** Ends where no call continues. @param ahead the characters that end it. */
   #stop(ahead: number): void {
     this.#sink.ahead = ahead;
     if (this.#state !== "between") this.#sink.fail(broken);
@@ -144,7 +144,7 @@ export class JsonCalls implements CallReader {
     }
   }
 
-  /** Takes the key or value. Returns whether the call goes on. */
+  /** Takes the key or value. Returns whether the call continues. */
   #endValue(isArguments: boolean): boolean {
     const wasKey = this.#state === "key";
     this.#state = wasKey ? "colon" : "member";

@@ -4,8 +4,8 @@ import { TagMatcher } from "./tag-matcher.ts";
 const closers: Readonly<Record<string, string>> = { "[": "]", "{": "}" };
 
 /**
- * Finds the end of one value of JSON, character by character, and gives its text. A line end or another control character in a
- * string, which models write there, is escaped. Mistakes that the text shows when it is parsed are not looked for.
+ * Finds the end of one JSON value, character by character, and gives its text. A line end or another control character in a
+ * string, which models sometimes write, is escaped. Mistakes that parsing the text reveals are not looked for.
  */
 export class JsonScanner {
   readonly #write: (json: string) => void;
@@ -14,10 +14,10 @@ export class JsonScanner {
   #begun = false;
   #inString = false;
   #escaped = false;
-  /** Whether the characters since a line end in a string may be the end tag: no string of JSON has a line end. */
+  /** Whether the characters since a line end in a string may be the end tag: no JSON string has a line end. */
   #lineBegins = false;
 
-  /** @param endTag where a line in a string is this tag, the string lacks its end. */
+  /** @param endTag if a line in a string is this tag, the string lacks its end. */
   constructor(endTag: string, write: (json: string) => void) {
     this.#tag = new TagMatcher([endTag]);
     this.#write = write;
@@ -62,7 +62,7 @@ export class JsonScanner {
       const { held, released } = this.#tag;
       if (released === "") return "more";
       this.#lineBegins = false;
-      // The last of these characters is the current one, which begins another tag or is none of it.
+      // The last of these characters is the current one, which begins another tag or is not part of one.
       this.#write(escapeJson((released + held).slice(0, -1)));
       this.#tag.end();
     }

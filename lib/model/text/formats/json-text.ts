@@ -2,16 +2,16 @@
 import { parseWithDigits } from "../json-digits.ts";
 import type { JsonValue } from "./answer-piece.ts";
 
-/** The deepest nesting of arrays and objects of a value: programs that walk arguments recursively need not fear deeper ones. */
+/** The deepest nesting of arrays and objects in a value, so that programs can walk arguments recursively. */
 const deepestValue = 100;
 
 /** The longest number, in characters: reading the digits of a bigint takes more than linear time. */
 const longestNumber = 400;
 
-/** The blank of JSON. */
+/** Whether a character is JSON's blank. */
 export const isSpace = (character: string): boolean => character === " " || character === "\n" || character === "\t" || character === "\r";
 
-/** A value of JSON; undefined for a text that is none, or whose numbers or nesting are out of bounds. */
+/** A JSON value; undefined for text that is not JSON, or whose numbers or nesting are out of bounds. */
 export function readJson(text: string, deepest = deepestValue): { readonly value: JsonValue } | undefined {
   if (!isBounded(text, deepest)) return undefined;
   try {
@@ -21,19 +21,19 @@ export function readJson(text: string, deepest = deepestValue): { readonly value
   }
 }
 
-/** Whether a value is an object of JSON. */
+/** Whether a value is a JSON object. */
 export function isObject(value: JsonValue): value is { readonly [key: string]: JsonValue } {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 const named: Readonly<Record<string, string>> = { '"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f" };
 
-/** A text as the inside of a string of JSON. Any part of a text may be escaped on its own, even half of a surrogate pair. */
+/** A text as the inside of a JSON string. Any part of a text may be escaped on its own, even half of a surrogate pair. */
 export function escapeJson(text: string): string {
   return text.replace(/["\\\u0000-\u001f]/g, (character) => named[character] ?? `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 
-/** A text as a string of JSON. */
+/** A text as a JSON string. */
 export const quoteJson = (text: string): string => `"${escapeJson(text)}"`;
 
 /** Whether brackets nest no deeper than `deepest` and numbers are not too long, outside strings. */

@@ -5,10 +5,10 @@ const chatMl = { answer: "<|im_start|>assistant\n" };
 const thoughts = { reasoning: Object.freeze({ begin: "<think>", end: "</think>" }) };
 const toolCall = { begin: "<tool_call>", end: "</tool_call>" };
 
-/** An answer is text and nothing else. */
+/** The format of answers that are only text. */
 const plain: AnswerFormat = { name: "plain", blank: { characters: "newlines", beforeCall: "none", atEnds: false } };
 
-/** The first whose texts all occur in a template is its format. */
+/** The known formats. A template has the first one whose texts all occur in it. */
 const known: readonly { readonly has: readonly string[]; readonly format: AnswerFormat }[] = [
   {
     // Qwen3.5, 3.6 and 3.8: the template trims every content.
@@ -64,7 +64,7 @@ export function formatOf(template: string): AnswerFormat {
  */
 export function opensReasoning({ reasoning, answer }: AnswerFormat, prompt: string): boolean {
   if (reasoning === undefined) return false;
-  // A user's text may have these tags as well, but not after the beginning of the answer.
+  // A user's text may also have these tags, but not after the beginning of the answer.
   const begins = answer === undefined ? 0 : Math.max(0, prompt.lastIndexOf(answer));
   const opened = prompt.lastIndexOf(reasoning.begin);
   return opened >= begins && prompt.lastIndexOf(reasoning.end) < opened;

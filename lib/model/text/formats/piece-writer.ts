@@ -5,7 +5,7 @@ type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 /** The kind of text outside calls. */
 export type TextKind = "reasoning" | "text";
 
-/** The reason why a text that looks like a call is not one, and the number of the call whose earlier pieces it replaces. */
+/** Why a text that looks like a call is not one, and the number of the call whose earlier pieces it replaces. */
 export interface Unread {
   readonly reason: string;
   readonly index: number | undefined;

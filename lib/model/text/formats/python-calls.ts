@@ -6,7 +6,7 @@ import { PythonLiteral } from "./python-literal.ts";
 import { TagMatcher } from "./tag-matcher.ts";
 
 /**
- * Reads calls of the form `NAME(KEY=VALUE, …)`, one on each line or in a list. Values are literals of Python or JSON.
+ * Reads calls of the form `NAME(KEY=VALUE, …)`, one on each line or in a list. Values are Python or JSON literals.
  */
 export class PythonCalls implements CallReader {
   readonly #tags: Tags;
@@ -85,7 +85,7 @@ export class PythonCalls implements CallReader {
     } else this.#stop(tag?.length ?? this.#tag.released.length + this.#tag.end().length);
   }
 
-  /** Ends where no call goes on. @param taken the number of characters that end it. */
+  /** Ends where no call continues. @param taken the number of characters that end it. */
   #stop(taken: number): void {
     if (this.#calls === 0) {
       this.#sink.ahead = taken;

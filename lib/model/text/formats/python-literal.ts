@@ -6,10 +6,10 @@ const escapes: Readonly<Record<string, string>> = { n: "\n", t: "\t", r: "\r", b
 const digitsOf: Readonly<Record<string, number>> = { x: 2, u: 4, U: 8 };
 
 /**
- * Turns a literal of Python, or of JSON, into JSON character by character. A word that is not a literal counts as a string. A
- * quote ends a string only where the text goes on as after a string, because models and templates also write `'it's'`.
+ * Turns a Python or JSON literal into JSON, character by character. A word that is not a literal counts as a string. A quote
+ * ends a string only if the text continues as after a string, because models and templates also write `'it's'`.
  *
- * It checks the order of values, commas and brackets as far as JSON that comes out of it does not show a mistake by itself.
+ * It checks the order of values, commas and brackets as far as mistakes would not show in the resulting JSON.
  */
 export class PythonLiteral {
   readonly #write: (json: string) => void;
@@ -20,7 +20,7 @@ export class PythonLiteral {
   /** An escape that is not complete, from its backslash on; empty elsewhere. */
   #escape = "";
   #word = "";
-  /** Whether a value has ended and no comma or colon came since. */
+  /** Whether a value has ended and no comma or colon has followed. */
   #complete = false;
   #comma = false;
 
@@ -81,7 +81,7 @@ export class PythonLiteral {
     }
   }
 
-  /** Begins a value. Returns whether one may stand here. */
+  /** Begins a value. Returns whether one is allowed here. */
   #begin(): boolean {
     if (this.#complete) return false;
     if (this.#comma) this.#write(",");
@@ -144,7 +144,7 @@ export class PythonLiteral {
   }
 }
 
-/** The JSON of a whole literal; undefined if it is none. */
+/** The JSON of a whole literal; undefined if the text is not one. */
 export function pythonJson(text: string): string | undefined {
   let json = "";
   const literal = new PythonLiteral((part) => {
@@ -158,7 +158,7 @@ function wordJson(word: string): string {
   return (Object.hasOwn(words, word) ? words[word] : undefined) ?? numberJson(word) ?? quoteJson(word);
 }
 
-/** A number of Python or JSON as one of JSON; undefined for other texts. */
+/** A Python or JSON number as a JSON number; undefined for other texts. */
 export function numberJson(text: string): string | undefined {
   if (/^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/.test(text)) return text;
   if (/^[+-]?\d+(?:_\d+)*$/.test(text)) return text.replaceAll("_", "").replace(/^\+?(-?)0*(?=\d)/, "$1");

@@ -15,13 +15,13 @@ export class TagMatcher {
     this.#first = firstOf(tags);
   }
 
-  /** Looks for other tags from now on. Text that is held back must be the beginning of one of them, too. */
+  /** Looks for other tags from now on. Text that is held back must also be the beginning of one of them. */
   use(tags: readonly string[]): void {
     this.#tags = tags;
     this.#first = firstOf(tags);
   }
 
-  /** The text that the last character showed to be part of no tag: the text that was held back, and perhaps the character. */
+  /** The text that, by the last character, proved not to be part of a tag: the text held back, and perhaps the character. */
   get released(): string {
     return this.#released;
   }

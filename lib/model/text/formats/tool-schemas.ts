@@ -24,13 +24,13 @@ export class ToolSchemas {
     return this.#parameters.has(tool);
   }
 
-  /** Whether a tool has a parameter of this name. Where its parameters are unknown it may have any. */
+  /** Whether a tool has a parameter of this name. If its parameters are unknown, it may have any. */
   mayHave(tool: string, name: string): boolean {
     const properties = this.#properties(tool);
     return properties === undefined || Object.hasOwn(properties, name);
   }
 
-  /** The type of a parameter. One that no schema describes is a string. */
+  /** The type of a parameter; a string if no schema describes it. */
   typeOf(tool: string, name: string): ArgumentType {
     const [root, properties] = [this.#parameters.get(tool), this.#properties(tool)];
     const others = isRecord(root) && isRecord(root["additionalProperties"]) ? root["additionalProperties"] : undefined;

@@ -4,17 +4,17 @@ import { TagMatcher } from "./tag-matcher.ts";
 import { functionEnd, functionTag, longestName, parameterEnd, parameterTag, xmlTags } from "./xml-tags.ts";
 
 /**
- * Finds the end of an argument's value. Values are not escaped, so that they may hold tags themselves, and models leave out end
- * tags. So a tag ends the value only where the text goes on as after its end:
+ * Finds the end of an argument's value. Values are not escaped, so they may contain tags themselves, and models leave out end
+ * tags. So a tag ends the value only if the text continues as after its end:
  *
- * | tag | what follows, after blank |
+ * | tag | text that must follow, after blank |
  * |---|---|
  * | `</parameter>` | another argument, the end of the function or of the call, another call, or the end of the text |
  * | `</function>` | the end of the call, another call, or the end of the text |
  * | the end of the call | another call, or the end of the text |
  * | `<parameter=KEY>` at the beginning of a line | anything, if KEY may come next |
  *
- * A value may also quote whole calls: what stands between a function's tags, the first at the beginning of a line, does not end it.
+ * A value may also quote whole calls: text between a function's tags, the first at the beginning of a line, does not end the value.
  */
 export class XmlArgument {
   readonly #push: (text: string) => void;
@@ -23,10 +23,10 @@ export class XmlArgument {
   readonly #tag: TagMatcher;
   /** A tag that may end the value. */
   #candidate: string | undefined;
-  /** The text of {@link #candidate} and after it. */
+  /** The text from {@link #candidate} on. */
   #text = "";
   #lineBegins = false;
-  /** The number of functions that begin in the value, each on a line of its own, and have not ended: a call that is quoted there. */
+  /** The number of functions that begin in the value, each on a separate line, and have not ended: calls quoted there. */
   #quoted = 0;
 
   /**
@@ -47,7 +47,7 @@ export class XmlArgument {
   /**
    * Takes the next character.
    *
-   * @returns undefined while the value goes on, otherwise the text after it, which begins with a tag.
+   * @returns undefined while the value continues, otherwise the text after it, which begins with a tag.
    */
   next(character: string): string | undefined {
     if (this.#candidate === undefined) {

@@ -11,8 +11,8 @@ import { functionEnd, functionTag, longestName, parameterTag, xmlTags } from "./
 import { XmlValue } from "./xml-value.ts";
 
 /**
- * Reads calls of the form `<function=NAME>`, `<parameter=KEY>` VALUE `</parameter>` …, `</function>`. In place of arguments there
- * may be one object of JSON, and in place of functions calls as {@link JsonCalls} reads them. End tags may be missing: see
+ * Reads calls of the form `<function=NAME>`, `<parameter=KEY>` VALUE `</parameter>` …, `</function>`. Instead of arguments there
+ * may be one JSON object, and instead of functions calls in the form of {@link JsonCalls}. End tags may be missing: see
  * {@link XmlArgument}.
  */
 export class XmlCalls implements CallReader {
@@ -34,7 +34,7 @@ export class XmlCalls implements CallReader {
   #object: JsonScanner | undefined;
   #json: JsonCalls | undefined;
 
-  /** @param bare whether the calls begin with a function's tag, which was read, and no call's tag; then the name must be a tool's. */
+  /** @param bare whether the calls begin with a function's tag, already read, instead of a call's tag; then the name must be a tool's. */
   constructor(tags: Tags, sink: CallSink, tools: ToolSchemas, bare: boolean) {
     this.#tags = tags;
     this.#sink = sink;

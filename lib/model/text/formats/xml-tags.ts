@@ -7,7 +7,7 @@ export const functionEnd = "</function>";
 export const parameterTag = "<parameter=";
 export const parameterEnd = "</parameter>";
 
-/** A longer name of a function or an argument is none. */
+/** The longest name of a function or argument. */
 export const longestName = 256;
 
 /** All tags of calls. */

@@ -3,8 +3,8 @@ import type { ArgumentType } from "./argument-types.ts";
 import { escapeJson } from "./json-text.ts";
 
 /**
- * The JSON of an argument between tags. One line end after the first tag and one before the last are not part of it. A string is
- * given as it grows, another value when it is complete.
+ * The JSON of an argument between tags, without one line end after the first tag and one before the last. A string is given as it
+ * grows, any other value when it is complete.
  */
 export class XmlValue {
   readonly #type: ArgumentType;

@@ -24,7 +24,7 @@ export class Arguments {
     }
   }
 
-  /** The length of the longest text among them. */
+  /** The length of the longest text among the arguments. */
   get longestText(): number {
     return Math.max(0, ...this.#named.values().map((value) => (isText(value) ? value.value.length : 0)));
   }

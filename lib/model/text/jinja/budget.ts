@@ -4,12 +4,12 @@
  */
 
 /**
- * The most nodes of the template that are evaluated, besides one for each character of the messages; work on lists and
- * strings counts by length. They take about half a second.
+ * The most nodes of the template that are evaluated, in addition to one for each character of the messages; work on lists
+ * and strings counts by length. They take about half a second.
  */
 const largestSteps = 1_000_000;
 
-/** The most characters of all produced strings together, besides {@link charactersPerInput} for each character of the messages. */
+/** The most characters of all produced strings, in addition to {@link charactersPerInput} for each character of the messages. */
 const largestCharacters = 8 * 2 ** 20;
 const charactersPerInput = 64;
 
@@ -22,7 +22,7 @@ export const largestTemplate = 256 * 2 ** 10;
 /** The longest run of whitespace: the time to prepare a template grows with its square. */
 export const longestBlank = 1000;
 
-/** The template exceeds its work limit. */
+/** The error for a template that exceeds its work limit. */
 export class BudgetError extends Error {}
 
 /** The remaining work of one rendering. */

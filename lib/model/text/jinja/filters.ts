@@ -21,7 +21,7 @@ export interface FilterCall {
 
 type Filter = (operand: Value, call: FilterCall) => Value;
 
-/** A filter of texts; other values are converted to text first. */
+/** A filter on texts; other values are converted to text first. */
 const ofText =
   (run: (subject: Text, call: FilterCall) => Text): Filter =>
   (operand, call) => {
@@ -241,7 +241,7 @@ export const filters: Readonly<Record<string, Filter>> = {
   },
 };
 
-/** The most steps of a filter of the library, which may compare each item with others. */
+/** The most steps of one of the library's filters, which may compare each item with others. */
 export function sortingSteps(operand: Value): number {
   const all = isList(operand) ? operand.value : isMap(operand) ? [...(operand as MapValue).value.values()] : [];
   const rounds = 4 * Math.ceil(Math.log2(all.length + 2));

@@ -6,7 +6,7 @@ import { str } from "./python.ts";
 import { boolean, call, integer, isInteger, isList, isMap, library, list, map, none, text } from "./values.ts";
 import type { FunctionValue, Value } from "./values.ts";
 
-/** The limit of Jinja's sandbox, in which transformers renders. */
+/** The limit in Jinja's sandbox, in which transformers renders. */
 const longestRange = 100_000;
 
 function range(given: readonly Value[], budget: Budget): Value {

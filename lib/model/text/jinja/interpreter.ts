@@ -44,7 +44,7 @@ export function render({ root }: Program, variables: ReadonlyMap<string, Value>,
   }
 }
 
-/** `break` and `continue`, with the text that their iteration has written. */
+/** `break` and `continue`, with the text that the iteration has written. */
 class Leave extends Error {
   written = template("");
 }

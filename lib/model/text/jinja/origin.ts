@@ -47,7 +47,7 @@ function units({ value, fromTemplate }: Text): string {
 
 /** A piece of a text, in which the texts of added tokens become tokens (`special`) or stay text. */
 export interface TextPiece {
-  /** Its characters. */
+  /** The piece's characters. */
   readonly text: string;
   /** Whether the text of a control token or of another added token becomes that token. */
   readonly special: boolean;

@@ -184,7 +184,7 @@ const found =
     return integer(at < 0 ? -1 : pointsIn(subject.value.slice(0, at)));
   };
 
-/** By name; the arguments that may be given by name too are those of Python. */
+/** The methods by name. Arguments that can also be given by name are the same as in Python. */
 const stringMethods: Readonly<Record<string, Method>> = {
   strip: (subject, args) => text(strip(subject, args.optionalString("chars"))),
   lstrip: (subject, args) => text(strip(subject, args.optionalString("chars"), "left")),

@@ -7,7 +7,7 @@ import type { FromTemplate, Text } from "./origin.ts";
 export interface StringValue {
   readonly type: "StringValue";
   readonly value: string;
-  /** The origin of its characters; absent if the library made the string. */
+  /** The origin of the string's characters; absent if the library made the string. */
   fromTemplate?: FromTemplate;
 }
 export interface NumberValue {

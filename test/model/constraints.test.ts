@@ -138,7 +138,7 @@ describe("schemas", () => {
   test("name the package where it is missing", () => {
     const folder = newPath();
     const root = join(import.meta.dir, "../..");
-    cpSync(join(root, "lib"), join(folder, "lib"), { recursive: true });
+    for (const name of ["lib", "package.json"]) cpSync(join(root, name), join(folder, name), { recursive: true });
     mkdirSync(join(folder, "node_modules"));
     for (const name of ["zod", "@huggingface"]) symlinkSync(join(root, "node_modules", name), join(folder, "node_modules", name));
     const program = `

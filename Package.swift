@@ -21,7 +21,7 @@ let kernels: Target = .target(
 let isPublished = Context.environment["GATED_DELTA_PUBLISHED"] != nil
 func forTests(_ files: String...) -> [String] { isPublished ? files : [] }
 
-/// Only the functions of the header are visible, not the Swift runtime inside. On Linux the library also stays loaded
+/// Only the functions of the header are visible, not the Swift runtime inside. On Linux, the library also stays loaded
 /// whatever its host does: a Swift runtime does not survive `dlclose`.
 let boundary = Context.packageDirectory + "/swift/Sources/CGatedDelta/" + (isPublished ? "published" : "exports")
 let visibility: [LinkerSetting] = [
@@ -38,11 +38,11 @@ let metallib: [LinkerSetting] = Context.environment["GATED_DELTA_METALLIB"].map 
   return [.unsafeFlags(words.flatMap { ["-Xlinker", $0] }, .when(platforms: [.macOS]))]
 } ?? []
 
-/// For references and random numbers, which tests compute by the million. The tests themselves, most of whose code is run once, take
-/// several times as long to compile so as they gain.
+/// For references and random numbers, which tests compute by the million. The tests themselves, most of whose code runs once, would take
+/// several times as long to compile as they gain.
 let optimised: [SwiftSetting] = [.unsafeFlags(["-O"])]
 
-/// A section for each function, so that packages/link.mjs can leave out some of a file.
+/// A section for each function, so that packages/link.mjs can leave out parts of a file.
 let separate: [SwiftSetting] = [.unsafeFlags(["-Xfrontend", "-function-sections"])]
 
 // The Metal path. Linux has no Metal: a module of that name emulates the part of it that the backend uses. On a Mac it
@@ -65,7 +65,7 @@ let separate: [SwiftSetting] = [.unsafeFlags(["-Xfrontend", "-function-sections"
   let backendTests: [Target.Dependency] = ["MetalBackend", "CPUBackend", "GatedDeltaTypes", "KernelReferences", "ShaderParams"]
 #endif
 
-/// Without CoreGraphics a process that draws nothing is given no Metal device.
+/// Without CoreGraphics, a process that draws nothing gets no Metal device.
 let frameworks: [LinkerSetting] = [.linkedFramework("CoreGraphics", .when(platforms: [.macOS]))]
 
 let package = Package(
@@ -77,7 +77,7 @@ let package = Package(
   targets: [
     // The boundary, hand-written: see include/gated_delta.h.
     .target(name: "CGatedDelta", path: "swift/Sources/CGatedDelta", exclude: ["exports.map", "exports.txt", "published.map", "published.txt"]),
-    // Validated ops and what a backend is: the one thing that the core and the backends share.
+    // Validated ops and the protocol of a backend: all that the core and the backends share.
     .target(name: "GatedDeltaTypes", path: "swift/Sources/GatedDeltaTypes"),
     // A lock, the clock and threads, for the core and the backends.
     .target(name: "Threading", path: "swift/Sources/Threading"),

@@ -7,7 +7,7 @@
 // Included by matrix.h, which has the primary templates.
 template <uint B> struct Affine {};
 
-// Scale or bias `group` after one, in the 16-bit units of read_any; or a scale of one byte (micro.h), which no unit of 16 bits begins with.
+// The scale or bias `group` places after one, in the 16-bit units of read_any; or a one-byte scale (micro.h), which may begin inside one.
 METAL_FUNC device const ushort* matrix_scale(device const ushort* p, ulong group) {
   if (MATRIX_DTYPE == GDM_U8) return (device const ushort*)((device const uchar*)p + group);
   return p + group * (MATRIX_DTYPE == GDM_F32 ? 2 : 1);
@@ -21,7 +21,7 @@ METAL_FUNC uint matrix_companion(device const ushort* p, uint i, uint shift) {
   }
   return shift == 0 ? uint(p[i]) : uint(p[i]) >> 8 | (uint(p[i + 1]) & 255u) << 8;
 }
-// Those of its number in float32.
+// The bits of the same number in float32.
 METAL_FUNC uint matrix_companion_wide(uint bits) {
   if (MATRIX_DTYPE == GDM_F32) return bits;
   return MATRIX_DTYPE == GDM_F16 ? as_type<uint>(float(as_type<half>(ushort(bits)))) : bits << 16;
@@ -29,7 +29,7 @@ METAL_FUNC uint matrix_companion_wide(uint bits) {
 
 template <uint B> struct Raw<Affine<B>> {
   uint2 words;
-  uint scale;  // as stored, and from matrix_ready on in float32
+  uint scale;  // as stored; from matrix_ready on in float32
   uint bias;
 };
 template <uint B> struct MatrixRow<Affine<B>> {
@@ -87,10 +87,10 @@ template <uint B> METAL_FUNC void matrix_ready(thread Raw<Affine<B>>& raw) {
   raw.bias = matrix_companion_wide(raw.bias);
 }
 
-// The number at a bit of a word and, where it ends in that, the next; the position is a constant where this is called.
-// Bits that stand below position 23 become the mantissa of a float whose unit is their lowest position: an AND-OR and an
-// exact subtraction, not a shift and a conversion. Those that end above it are moved down by 16 first. `unit` is
-// GDM_PROJECT_UNIT: where it is an argument of the dispatch it stays in a register, and AND and OR are one operation.
+// The number at a bit position of a word, which may end in the next word; callers pass a constant position.
+// Bits below position 23 become the mantissa of a float whose unit is their lowest position: an AND-OR and an exact
+// subtraction, not a shift and a conversion. Bits that end above it are moved down by 16 first. `unit` is
+// GDM_PROJECT_UNIT: as an argument of the dispatch it stays in a register, and AND and OR are one operation.
 template <uint B> METAL_FUNC float packed_number(uint word, uint next, uint position, uint unit) {
   uint mask = (1u << B) - 1;
   if (position + B > 32) {
@@ -118,7 +118,7 @@ template <uint B> METAL_FUNC void matrix_widen(thread Eight& v, thread const Raw
 
 template <uint B> struct Words<Affine<B>> {
   uint word[B];
-  uint scale;  // as stored, and from words_ready on in float32
+  uint scale;  // as stored; from words_ready on in float32
   uint bias;
 };
 

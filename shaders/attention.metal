@@ -1,22 +1,22 @@
 // Attention, second of three kernels: one span of keys, or a pair of them, of some query rows that share a key head.
 //
 // query [tokens, heads, dim] f32, made ready by attention_prepare.metal. keyPages, valuePages [pages, keyHeads,
-// pageTokens, dim] S. pageTable: rows of page numbers. tasks: GDM_ATTENTION_ROWS query rows each, or fewer, and the first
-// span of theirs that threadgroup n takes, result n.
+// pageTokens, dim] S. pageTable: rows of page numbers. tasks: at most GDM_ATTENTION_ROWS query rows each, and the first of
+// their spans that threadgroup n takes, result n.
 // partial [results, keyHeads, GDM_ATTENTION_ROWS, dim] f32 and sums [.. as partial without dim] (maximum, sum): what
-// attention_combine.metal takes. Entries of rows that see nothing of a result's spans stay as they are.
+// attention_combine.metal takes. Entries of rows that see none of a result's spans are left unchanged.
 //
-// A span is GDM_ATTENTION_SPAN keys from a multiple of that on. Of a row, a score's order is that of rows.h; the sum of
+// A span is GDM_ATTENTION_SPAN keys from a multiple of that on. In a row, a score's order is that of rows.h; the sum of
 // weights is ((w[l] + w[l + 32]) + (w[l + 64] + w[l + 96])) for lane l, and lanes by xor 1, 2, 4, 8, 16; values are one fma
-// chain in ascending order from 0. Spans 2 i and 2 i + 1 become one as attention_softmax.h has it, here or when they are
+// chain in ascending order from 0. Spans 2 i and 2 i + 1 are joined as in attention_softmax.h, here or when they are
 // combined, as params.spans says. None of this depends on the rows of a group.
 //
 // Grid: (results, keyHeads) threadgroups of GDM_ATTENTION_THREADS.
-// 1. Queries, and where the keys lie, to threadgroup memory. Of each span: 2. scores: a simdgroup GDM_ATTENTION_KEYS keys at a
-// time (dims of 64: twice as many, half of it each), with every row, and all of their sums by one tree; 3. weights: a
-// simdgroup a row, a lane four keys; 4. values: a thread two neighbouring elements of some rows, several keys' asked for
-// before the first is used, the first of a span before step 3.
-// A row takes nothing of a key behind its own token. No function constants.
+// 1. Queries and the places of keys go to threadgroup memory. For each span: 2. scores: a simdgroup takes GDM_ATTENTION_KEYS keys
+// at a time (dims of 64: twice as many, each half its own), with every row, and all of their sums by one tree; 3. weights: a
+// simdgroup takes a row, a lane four keys; 4. values: a thread takes two neighbouring elements of some rows; those of several
+// keys are asked for before the first is used, those of a span's first keys before step 3.
+// A row takes nothing from a key after its own token. No function constants.
 #include "attention_softmax.h"
 
 // Lanes of a key, and rows whose values a thread has.
@@ -61,7 +61,7 @@ template <uint N> METAL_FUNC void halve(thread float* sum, uint lane, uint bit) 
   }
 }
 
-// The order of rows.h for eight sums at once: that of key key_of(lane) is left. Every lane of the simdgroup must call it.
+// Eight sums at once in the order of rows.h: the one of key key_of(lane) is left. Every lane of the simdgroup must call it.
 template <uint L> METAL_FUNC float score_of(thread float* sum, uint lane) {
   static_assert(GDM_ATTENTION_KEYS == 8, "three steps leave one of eight sums");
   halve<8>(sum, lane, L > 16 ? 16 : 8);
@@ -76,8 +76,8 @@ template <uint L> METAL_FUNC uint key_of(uint lane) {
   return (lane >> 3 & 1) + 2 * (lane & 1) + 4 * (lane >> 1 & 1);
 }
 
-// Step 2: the scores of a span's `count` keys, which lie in the rows `keyRows` of the pages. Whole simdgroups have none of the
-// keys; lanes without one go with the last again, unstored.
+// Step 2: the scores of a span's `count` keys, which lie in the rows `keyRows` of the pages. Whole simdgroups may have no
+// keys; lanes without a key repeat the last one, unstored.
 template <typename S, uint G>
 METAL_FUNC void attention_scores(thread const AttentionRows& of, device const S* keyPages, threadgroup const uint* keyRows,
                                  uint count, uint index) {
@@ -103,7 +103,7 @@ METAL_FUNC void attention_scores(thread const AttentionRows& of, device const S*
   }
 }
 
-// Step 3: makes weights of the scores of the span at key `first`, for this simdgroup's row; `part` becomes that of this span,
+// Step 3: turns the scores of the span at key `first` into weights, for this simdgroup's row; `part` becomes that of this span,
 // or of both spans if it is the second of a pair.
 METAL_FUNC void attention_weights(thread const AttentionRows& of, thread Part& part, uint first, bool second, uint index) {
   uint lane = index % GDM_SIMD_LANES;
@@ -149,7 +149,7 @@ METAL_FUNC void values_ask(thread AskedValues<S>& asked, device const S* valuePa
 }
 
 // Step 4: the values of the span at key `first`, for two elements of rows firstRow, firstRow + 1, ..., of which some see `last`
-// keys. The first of them are asked for already.
+// keys. The first of these values have already been asked for.
 template <typename S, uint R>
 METAL_FUNC void attention_values(thread float2* values, thread AskedValues<S>& asked, thread const AttentionRows& of,
                                  device const S* valuePages, threadgroup const uint* keyRows, uint first, bool second,
@@ -194,7 +194,7 @@ kernel void gd_attention(device const float* query [[buffer(0)]],
   static_assert(threads == R * GDM_SIMD_LANES, "a simdgroup has a row of the weights");
   static_assert(R * GDM_MAX_DIM <= 2 * each * threads || G < 64, "a thread has two elements of some rows");
   threadgroup float4 queryMemory[R * GDM_MAX_DIM / 4];
-  threadgroup float4 weightMemory[span * R / 4];  // of a key all rows
+  threadgroup float4 weightMemory[span * R / 4];  // all rows of a key
   threadgroup Factors factors[R];
   threadgroup uint keyRows[2 * span];
   threadgroup float* queries = (threadgroup float*)queryMemory;
@@ -208,7 +208,7 @@ kernel void gd_attention(device const float* query [[buffer(0)]],
   uint end = min(seen_of(task, rows - 1, group), begin + params.spans * span);
   AttentionRows of = {task, rows, group, dim, queries, (threadgroup float*)weightMemory, factors};
 
-  // 1. Rows that are not there have weights of zero, since all weights of a key are read together.
+  // 1. Missing rows have weights of zero, since all weights of a key are read together.
   for (uint i = index; i < rows * dim; i += threads) {
     uint row = i / dim;
     uint number = uint(task.firstRow) + row;
@@ -223,7 +223,7 @@ kernel void gd_attention(device const float* query [[buffer(0)]],
   for (uint i = index; i < span * R / 4; i += threads) weightMemory[i] = float4(0.0f);
   Part part = {-INFINITY, 0.0f};
   uint element = 2 * (index % (dim / 2));
-  uint firstRow = index / (dim / 2) * each;  // of this thread's values; beyond the last where the dim leaves threads over
+  uint firstRow = index / (dim / 2) * each;  // of this thread's values; beyond the last if the dim leaves threads over
   float2 values[each];
   GDM_UNROLL for (uint i = 0; i < each; ++i) values[i] = float2(0.0f);
   threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -233,7 +233,7 @@ kernel void gd_attention(device const float* query [[buffer(0)]],
     uint last = 0;
     GDM_UNROLL for (uint i = 0; i < each; ++i) last = max(last, sees_of(of, firstRow + i, first));
     attention_scores<S, G>(of, keyPages, spanRows, min(end - first, span), index);
-    // Threads without rows ask, too: under a condition it would take more registers.
+    // Threads without rows ask, too: a condition would take more registers.
     AskedValues<S> asked;
     values_ask(asked, valuePages, spanRows, 0, max(last, 1u), dim, element);
     threadgroup_barrier(mem_flags::mem_threadgroup);

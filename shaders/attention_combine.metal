@@ -1,15 +1,15 @@
 // Attention, last of three kernels: a row's spans become its output.
 //
 //   M = max of all m;  V = sum of v exp(m - M);  L = sum of l exp(m - M);  out = V / L (sigmoid(gate))
-// over the row's pairs of spans, (m, l, v) as attention_softmax.h has them; a last span that has no second is a pair of its
-// own. Chain c, of GDM_ATTENTION_CHAINS, takes pairs c, c + 8, ... in ascending order by fma, from 0; chains that have a pair
-// add in ascending order. The order depends on a row's number of keys alone.
+// over the row's pairs of spans, with (m, l, v) as in attention_softmax.h; a last span without a second is a pair by itself.
+// Chain c, of GDM_ATTENTION_CHAINS, takes pairs c, c + 8, ... in ascending order by fma, from 0; chains that have a pair
+// are added in ascending order. The order depends only on a row's number of keys.
 //
 // partial, sums and tasks as attention.metal leaves them, and for each task the place of its first result. gate, out
 // [tokens, heads, dim] T, strides in elements; out T or f32 (OUT_F32).
 //
-// Grid: (tasks, keyHeads, params.rows) threadgroups, of a row each: a simdgroup a chain, or several where there are
-// fewer, four elements a lane or twice as many, and GDM_ATTENTION_AHEAD pairs read before the first is used.
+// Grid: (tasks, keyHeads, params.rows) threadgroups, one row each: a simdgroup takes a chain, or several if there are fewer
+// simdgroups, a lane four elements or twice as many, and GDM_ATTENTION_AHEAD pairs are read before the first is used.
 // Function constants: OUT_F32.
 #include "attention_softmax.h"
 
@@ -81,7 +81,7 @@ METAL_FUNC void batch_add(thread Result& total, thread Batch<SPANS>& batch, thre
   }
 }
 
-// The chains of this simdgroup, to threadgroup memory. The first pairs are asked for before the maximum is known.
+// Sums the chains of this simdgroup into threadgroup memory. The first pairs are asked for before the maximum is known.
 template <uint SPANS>
 METAL_FUNC void chains_take(threadgroup float4* totals, threadgroup float* lengths, thread const Results& of, uint simdgroup,
                             uint simdgroups, uint lane) {

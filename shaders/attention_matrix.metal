@@ -1,16 +1,16 @@
 // Attention, second of three kernels, by simdgroup matrices: products "matrix". One span of keys of some query rows.
 //
-// Arguments, results and what a span is: attention.metal, with GDM_MATRIX_ROWS query rows a task and one span a threadgroup.
-// Scores and values are sums over products of 8 × 8 matrices in ascending order, whose own order Metal leaves open; the sum of a
-// row's weights has attention.metal's. Weights of keys that a row does not see are zeros, as are values past the last key.
-// Zero times NaN or infinity is NaN: of keys that only some of the rows see, such elements are zeros in the matrices, too, and
-// go to the rows that see them afterwards.
+// Arguments, results and spans: as in attention.metal, with GDM_MATRIX_ROWS query rows per task and one span per threadgroup.
+// Scores and values are sums, in ascending order, over products of 8 × 8 matrices, whose own order Metal leaves open; the sum of a
+// row's weights has attention.metal's order. Weights of keys that a row does not see are zeros, as are values past the last key.
+// Zero times NaN or infinity is NaN: for keys that only some of the rows see, such elements are zeros in the matrices, too, and
+// are added later to the rows that see them.
 //
 // Grid: (results, keyHeads) threadgroups of GDM_ATTENTION_THREADS. Threadgroup memory, in floats:
 //   staged [span, 20], or [span / 2, 36] | queries [GDM_MATRIX_ROWS, 20] | weights [GDM_MATRIX_ROWS, span + 4]
 // 1. Scores: 16 columns of all keys and queries at a time; a simdgroup 16 rows by 32 keys. 2. Weights: a simdgroup four rows, a
 // lane four keys. 3. Values: 32 columns of half of the keys at a time; a simdgroup 16 rows by eight columns. 4. Elements that
-// the matrices lack, if there are any: a thread a row and a column.
+// the matrices lack, if there are any: a thread per row and column.
 // No function constants.
 #include "attention_softmax.h"
 
@@ -18,7 +18,7 @@
 
 enum : uint { MATRIX_DEEP = 20, MATRIX_WIDE = 36, MATRIX_WEIGHTS = GDM_ATTENTION_SPAN + 4 };
 
-// Eight elements of a page's row, from column `at`; zeros beyond the row, and where there is none.
+// Eight elements of a page's row, from column `at`; zeros beyond the row, and if there is no row.
 template <typename S>
 METAL_FUNC void eight_stage(threadgroup float* to, device const S* row, bool exists, uint at, uint dim) {
   typedef typename Vec4<S>::type S4;
@@ -30,7 +30,7 @@ METAL_FUNC void eight_stage(threadgroup float* to, device const S* row, bool exi
 
 METAL_FUNC bool is_finite(float x) { return (as_type<uint>(x) & 0x7f800000u) != 0x7f800000u; }
 
-// Sets those of eight elements to zero that are not finite; whether there is one.
+// Sets those of eight elements that are not finite to zero; returns whether there are any.
 METAL_FUNC bool eight_clear(threadgroup float* at) {
   bool found = false;
   GDM_UNROLL for (uint i = 0; i < 8; ++i) {
@@ -138,7 +138,7 @@ kernel void gd_attention_matrix(device const float* query [[buffer(0)]],
     simdgroup_float8x8 sum[2];
     GDM_UNROLL for (uint i = 0; i < 2; ++i) sum[i] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
     for (uint from = 0; from < count; from += span / 2) {
-      // All have left what was staged before; the weights are there, too.
+      // All threads are done with what was staged before; the weights are there, too.
       threadgroup_barrier(mem_flags::mem_threadgroup);
       uint key = from + own;
       eight_stage(staged + own * MATRIX_WIDE + run, valuePages + ulong(keyRows[min(key, count - 1)]) * dim, key < count,

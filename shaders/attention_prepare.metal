@@ -1,15 +1,15 @@
-// Attention, first of three kernels: queries are made ready, keys and values go into their pages.
+// Attention, first of three kernels: queries are prepared, keys and values go into their pages.
 //
 //   query <- rotate((x r) w) scale     key <- rotate((x r) w)     r = rsqrt(mean x^2 + eps), where there is a norm
 //   rotate: element i < rotary / 2 and element i + rotary / 2, (a, b) to (a cos - b sin, b cos + a sin)
-//   (RMS norm: Zhang and Sennrich 2019; rotation: Su et al., "RoFormer", 2021, in halves as Hugging Face has it)
+//   (RMS norm: Zhang and Sennrich 2019; rotation: Su et al., "RoFormer", 2021, in halves as in Hugging Face)
 //
 // query [tokens, heads, dim] T; key, value [tokens, keyHeads, dim] T; strides in elements. queryNorm, keyNorm [dim], of
 // the dtypes in params, 0 for none. angles [tokens, rotary] f32: cosines, then sines. places [tokens]: page keyHeads
 // pageTokens + row. keyPages, valuePages [pages, keyHeads, pageTokens, dim] S. prepared [tokens, heads, dim] f32.
 //
-// Grid: (ceil(tokens (heads + keyHeads) / GDM_ATTENTION_PREPARE_ROWS)) threadgroups: a simdgroup a row, queries first.
-// 1. Lanes load the row as rows.h has it and take its sum of squares.   2. The normalised row goes to threadgroup memory.
+// Grid: (ceil(tokens (heads + keyHeads) / GDM_ATTENTION_PREPARE_ROWS)) threadgroups: one simdgroup per row, queries first.
+// 1. Lanes load the row as in rows.h and sum its squares.   2. The normalised row goes to threadgroup memory.
 // 3. Each lane turns and writes elements lane, lane + 32, ....
 // The order of a row's sum is that of rows.h for any key dim (G = 64). No function constants.
 #include "rows.h"

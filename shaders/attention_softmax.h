@@ -1,9 +1,9 @@
-// Spans of keys, their weights, and how two spans become one: common to the kernels of attention.
+// Spans of keys, their weights, and the joining of two spans: shared by the attention kernels.
 //
-// A span's part of a row is its maximum m, the sum l of its weights exp(s - m), and v = sum of weights and values. Two spans
-// become one, and so all of a row's, by factors to a common maximum (Milakov and Gimelshein 2018):
+// A span's part of a row is its maximum m, the sum l of its weights exp(s - m), and v = sum of weights times values. Two spans,
+// and so all of a row's spans, are joined by factors to a common maximum (Milakov and Gimelshein 2018):
 //   m' = max(m, n);  l' = l exp(m - m') + k exp(n - m');  v' = v exp(m - m') + u exp(n - m')
-// Where all scores are -inf, exponents are taken from 0.
+// If all scores are -inf, exponents are relative to 0.
 #ifndef GATED_DELTA_SHADERS_ATTENTION_SOFTMAX_H
 #define GATED_DELTA_SHADERS_ATTENTION_SOFTMAX_H
 
@@ -11,7 +11,7 @@
 
 METAL_FUNC float largest(float a, float b) { return b > a ? b : a; }
 
-// From each lane's to that of all. Every lane of the simdgroup must call it.
+// From each lane's maximum to that of all lanes. Every lane of the simdgroup must call it.
 METAL_FUNC float largest_of_lanes(float m) {
   m = largest(m, simd_shuffle_xor(m, ushort(1)));
   m = largest(m, simd_shuffle_xor(m, ushort(2)));
@@ -22,7 +22,7 @@ METAL_FUNC float largest_of_lanes(float m) {
 
 METAL_FUNC float exponent_from(float most) { return most == -INFINITY ? 0.0f : most; }
 
-// Maximum and sum of a part, and the factors of two that become one.
+// Maximum and sum of a part, and the factors that join two parts.
 struct Part {
   float most;
   float sum;
@@ -43,8 +43,8 @@ template <typename V> METAL_FUNC V joined(V values, V next, Factors factors) {
   return fma(values, V(factors.before), next * V(factors.here));
 }
 
-// A span's scores in threadgroup memory, `apart` from one to the next, become weights; zeros from key `sees` on. Every lane of
-// the simdgroup must call it.
+// Turns a span's scores in threadgroup memory, `apart` from one to the next, into weights; zeros from key `sees` on. Every lane
+// of the simdgroup must call it.
 METAL_FUNC Part weigh(threadgroup float* scores, uint apart, uint sees, uint lane) {
   constexpr uint each = GDM_ATTENTION_SPAN / GDM_SIMD_LANES;
   static_assert(each == 4, "a lane has four keys");

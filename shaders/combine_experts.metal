@@ -2,11 +2,11 @@
 //
 //   out = ((sum over ranks j, in order, of weights[j] experts[j]) + sigmoid(gate) shared) + residual
 //
-// each term by fma, from 0; without a gate its factor is 1, and what is not there is left out.
+// each term by fma, from 0; without a gate its factor is 1, and absent terms are left out.
 //
 // experts [tokens, ranks, length], shared and residual [tokens, length], gate [tokens, 1], out [tokens, length]: T, or f32
-// where params.wide, and OUT_F32 for out, say so; strides in elements. weights [tokens, ranks]. Where out is the residual
-// itself, that argument is not bound and its elements are read from out: arguments may not overlap.
+// if params.wide, or OUT_F32 for out, says so; strides in elements. weights [tokens, ranks]. If out is the residual
+// itself, that argument is not bound and its elements are read from out: arguments must not overlap.
 //
 // Grid: (tokens, ceil(length / (4 GDM_COMBINE_THREADS))) threadgroups of GDM_COMBINE_THREADS: a thread takes four elements,
 // and reads those of COMBINE_AHEAD experts before it uses the first.

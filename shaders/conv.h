@@ -5,8 +5,8 @@
 // sequence's first token coming from the state. (The short convolution of Mamba, Gu and Dao 2023, as Gated DeltaNet
 // applies it to the joint query, key and value channels.)
 //
-// Columns are held as bits, since a state only moves them. Loops over taps run to the largest width and leave out what
-// is beyond this one's: a bound that is an option would keep the arrays in memory.
+// Columns are held as bits, since a state only moves them. Loops over taps run to the largest width and skip the taps
+// beyond the actual width: an option as the bound would keep the arrays in memory.
 #ifndef GATED_DELTA_SHADERS_CONV_H
 #define GATED_DELTA_SHADERS_CONV_H
 
@@ -33,7 +33,7 @@ METAL_FUNC void conv_weights(thread ConvWeights& w, device const ushort* weight,
   w.bias = CONV_BIAS ? read_any(bias, channel, CONV_BIAS_DTYPE) : 0.0f;
 }
 
-// Bits of one column: from the state's memory, as a number, and from an input.
+// Bits of one column: from and to the state's memory, as a number, and from an input.
 template <typename T> METAL_FUNC uint conv_bits(device const T* p, ulong at) {
   if (CONV_STATE_F32) return ((device const uint*)p)[at];
   return uint(((device const typename Bits<T>::type*)p)[at]);
@@ -51,7 +51,7 @@ template <typename T> METAL_FUNC uint conv_column(T x) {
   return CONV_STATE_F32 ? as_type<uint>(Bits<T>::value(bits)) : bits;
 }
 
-// The state as the op found it: slot of the pool, of the staged copies, or zeros by store.
+// The state before the op: a slot of the pool or of the staged copies, or zeros.
 template <typename T>
 METAL_FUNC void conv_read(thread ConvTaps& taps, device const T* pool, device const T* staged, int slot, uint channels,
                           uint channel) {
@@ -77,7 +77,7 @@ METAL_FUNC void conv_move(thread ConvTaps& taps, uint column) {
   }
 }
 
-// One output, activated but not yet rounded, and the taps moved on by `x`.
+// One output, activated but not yet rounded; moves the taps on by `x`.
 template <typename T> METAL_FUNC float conv_token(thread ConvTaps& taps, thread const ConvWeights& w, T x) {
   uint column = conv_column(x);
   float sum = w.bias;

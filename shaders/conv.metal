@@ -15,8 +15,8 @@
 //
 // CONV_UPDATE, one token of each sequence and K = 4: a thread has four channels of CONV_UPDATE sequences. Their columns,
 // weights, inputs and outputs are whole vectors; channels are a multiple of 4 and every row of x and out begins at a multiple of four
-// elements' bytes. Grid: (ceil(C / (4 GDM_CONV_THREADS)), 1, ceil(n / CONV_UPDATE)). The same bits. Two barriers, so that the
-// order of reads is not the compiler's: tables and weights, then what tables lead to, then uses.
+// elements' bytes. Grid: (ceil(C / (4 GDM_CONV_THREADS)), 1, ceil(n / CONV_UPDATE)). The same bits. Two barriers keep the
+// compiler from reordering reads: tables and weights, then what the tables point to, then uses.
 //
 // Threadgroup memory, which the host passes: [GDM_CONV_THREADS, GDM_CONV_MAX_TAPS] of 32 bits; CONV_UPDATE: none.
 //
@@ -129,8 +129,8 @@ METAL_FUNC void conv_answer(thread const ConvRead<T, W>& read, thread const floa
   else *(device typename Vec4<T>::type*)(out + outAt + first) = Vec4<T>::round(y);
 }
 
-// Four channels of N sequences from number `sequence` on. Threads without channels and sequences that are not there read the
-// last ones, and store nothing.
+// Four channels of N sequences from number `sequence` on. Threads without channels, and those for missing sequences, read the
+// last ones and store nothing.
 template <typename T, uint W, uint N>
 METAL_FUNC void conv_update(device const T* x, device const ushort* weight, device const ushort* bias, device T* state,
                             device const T* staged, device T* out, device const int* cuSeqlens, device const int* readSlots,
@@ -203,7 +203,7 @@ kernel void gd_conv(device const T* x [[buffer(0)]],
   uint safe = exists ? channel : params.channels - 1;
   device const T* input = x + (ulong(begin) * params.xTokenStride + safe);
 
-  // A whole tile's inputs together; those of a last, shorter one as they come.
+  // A whole tile's inputs together; those of a shorter last one as they come.
   bool whole = first + GDM_CONV_TILE <= count;
   T in[GDM_CONV_TILE];
   if (whole) {

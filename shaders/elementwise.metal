@@ -1,7 +1,7 @@
 // Elementwise ops: out = f(a, b) in float32, rounded once.
 //
-// b [tokens, heads, length] T; a and out likewise, T or f32; token and head strides in elements, any length. Where out
-// is a or b itself, that argument is not bound and its elements are read from out: arguments may not overlap.
+// b [tokens, heads, length] T; a and out likewise, T or f32; token and head strides in elements, any length. If out
+// is a or b itself, that argument is not bound and its elements are read from out: arguments must not overlap.
 //
 // Grid: (rows, ceil(length / (4 GDM_ELEMENTWISE_PARTS GDM_COPY_THREADS))) threadgroups of GDM_COPY_THREADS; each thread
 // takes GDM_ELEMENTWISE_PARTS times four neighbouring elements, and reads them all before it writes the first.

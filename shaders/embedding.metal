@@ -1,9 +1,9 @@
-// Rows of a matrix by number: out[r] = row ids[r] of a weight as matrix.h has it, converted to out's dtype.
+// Rows of a matrix by number: out[r] = row ids[r] of a weight stored as in matrix.h, converted to out's dtype.
 //
 // weight [vocabulary, columns]; out [rows, columns] T, row stride in elements; ids [rows]. The row of an id that is not below
-// the vocabulary becomes zeros; the first such row goes to check[0], by a minimum, and each one's id to check[1 + row]. Without
-// `check` the host has looked at the ids.
-// Elements that need no conversion are moved as the bits that they are.
+// the vocabulary becomes zeros; the first such row goes to check[0], by a minimum, and the id of each to check[1 + row]. Without
+// `check`, the host has checked the ids.
+// Elements that need no conversion are moved as bits.
 //
 // Grid: (ceil(columns / (8 GDM_EMBEDDING_THREADS)), rows) threadgroups of GDM_EMBEDDING_THREADS: a thread takes eight
 // elements. Function constants: ALIGNED_ROWS, MATRIX_ALIGNMENT, MATRIX_SHIFT, MATRIX_GROUP, MATRIX_DTYPE, SCALES_SHIFT,
@@ -69,5 +69,5 @@ kernel void gd_embedding(device const ushort* weight [[buffer(0)]],
   Embedding<T, W, IsPacked<W>::value>::put(out + ulong(group.y) * params.outRowStride, row, at, params.columns);
 }
 
-// Names: gd_embedding_<T>_<W>, W a float dtype or what unpacks, such as affine4.
+// Names: gd_embedding_<T>_<W>, W a float dtype or an unpacking, such as affine4.
 GDM_INSTANTIATE_TW(gd_embedding)

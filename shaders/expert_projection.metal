@@ -1,16 +1,16 @@
-// Rows by the matrices of their experts: gd_project's sums, to the bit, of rows that stand anywhere.
+// Rows by the matrices of their experts: gd_project's sums, to the bit, for rows at any place.
 //
-// out [tokens, ranks, outputs] and x [tokens, ranks, inputs], or [tokens, inputs] with a rank stride of 0, strides in
-// elements; a row p of either is rank p % ranks of token p / ranks. weight [experts, outputs, inputs]: matrix.h, one matrix
-// after the other; or, with MATRIX_PIECES, the table of their places in buffer0 .. buffer3, while scales and biases lie as they do otherwise. Tiles, their spread and the order of sums: projection.metal.
+// out [tokens, ranks, outputs] and x [tokens, ranks, inputs], or [tokens, inputs] with a rank stride of 0, strides in elements;
+// a row p of either is rank p % ranks of token p / ranks. weight [experts, outputs, inputs]: matrix.h, one matrix after another;
+// or, with MATRIX_PIECES, the table of their places in buffer0 .. buffer3; scales and biases lie the same way in both cases.
 //
-// Few rows, TILE_ROWS 1: a threadgroup takes row group.x and the id that it finds for it in `ids`. One thread reads it, since
-// the host may write to it at any time and all must go the same way. Where it is no expert the row becomes zeros; the first
-// such row goes to check[0], by a minimum, and each one's id to check[1 + row].
+// Few rows, TILE_ROWS 1: a threadgroup takes row group.x and the row's id in `ids`. One thread reads the id, since the host
+// may write to it at any time and all threads must go the same way. If the id is of no expert, the row becomes zeros; the first
+// such row goes to check[0], by a minimum, and the id of each to check[1 + row].
 // Many rows: expert_sort.metal has checked the ids, and a threadgroup takes tile group.x of `tiles`.
 //
 // Grid: (rows or tiles, ceil(outputs / (4 OUTS))) threadgroups of GDM_PROJECT_THREADS: all tiles of an expert run together.
-// Function constants: those of projection.metal, and MATRIX_PIECES.
+// Tiles, their spread and the order of sums: projection.metal. Function constants: those of projection.metal, and MATRIX_PIECES.
 #include "projection.h"
 
 // Rows that one matrix serves: `only`, or some of `places`.
@@ -39,7 +39,7 @@ METAL_FUNC ulong project_out(ExpertRows rows, constant GDMProject&, uint row) {
 METAL_FUNC uint project_residual(ExpertRows, uint) { return 0; }
 METAL_FUNC uint project_matrix(ExpertRows rows) { return rows.first; }
 
-// Zeros for all rows, from an output on.
+// Writes zeros for all rows, from an output on.
 template <typename T>
 METAL_FUNC void expert_nothing(device T* out, ExpertRows rows, constant GDMProject& params, uint group, uint groups,
                                uint index) {
@@ -118,5 +118,5 @@ kernel void gd_expert_project(device const T* x [[buffer(0)]],
   project_tile<T, W>(x, weight, scales, biases, x, out, params, memory, rows, group.y, index);
 }
 
-// Names: gd_expert_project_<T>_<W>, W a float dtype or what unpacks, such as affine4.
+// Names: gd_expert_project_<T>_<W>, W a float dtype or an unpacking, such as affine4.
 GDM_INSTANTIATE_TW(gd_expert_project)

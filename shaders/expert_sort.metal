@@ -1,14 +1,14 @@
 // Rows by expert, for expert_projection.metal: a counting sort, by one threadgroup.
 //
 // ids [rows]; places [rows] the rows, expert by expert in ascending order, those of no expert last; tiles
-// [params.tiles] of at most tileRows of them, each of one expert, behind them tiles of no rows. check: check[1 + row] is the
+// [params.tiles] of at most tileRows of them, each of one expert, followed by tiles of no rows. check: check[1 + row] is the
 // id of each row; check[0], which the host sets to its largest number, becomes the first row whose id is of no expert.
-// The order of an expert's rows is as it comes: no bit of a sum depends on it.
+// The order of an expert's rows is left open: no bit of a sum depends on it.
 //
 // Threadgroup memory: counts [experts + 1], 4 bytes each, rounded up to 16 by the host.
 // Grid: one threadgroup of GDM_EXPERT_SORT_THREADS.
 // 1. Each thread reads its ids, once, since the host may write to them; each expert's rows are counted.
-// 2. The first simdgroup makes sums of the counts, a lane for a part of the experts, and the tiles.
+// 2. The first simdgroup sums the counts, a lane for a part of the experts, and makes the tiles.
 // 3. Each thread puts its rows into their places.
 #include "options.h"
 

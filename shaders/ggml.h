@@ -1,7 +1,7 @@
-// ggml's types of blocks: a row is blocks of 32 or 256 elements that hold all of their factors; MATRIX_VARIANT says which type.
-// Layouts: ggml-common.h. Elements are those of dequantize_row_* in ggml-quants.c, their products and differences rounded one
-// by one: scale q, scale q + offset, or scale q - minimum. Where something is added the product is exact (q has at most 5 bits,
-// scale 17), so that both are one fma.
+// ggml's block types: a row is blocks of 32 or 256 elements that hold all of their factors; MATRIX_VARIANT says which type.
+// Layouts: ggml-common.h. Elements are those of dequantize_row_* in ggml-quants.c, each product and difference rounded
+// separately: scale q, scale q + offset, or scale q - minimum. Where something is added, the product is exact (q has at most
+// 5 bits, the scale 17), so one fma does both.
 #ifndef GATED_DELTA_SHADERS_GGML_H
 #define GATED_DELTA_SHADERS_GGML_H
 
@@ -27,7 +27,7 @@ METAL_FUNC uint ggml_bytes() {
   return 17;
 }
 
-// Bytes at whose multiples a row's blocks and their fields begin.
+// The alignment, in bytes, of a row's blocks and their fields.
 METAL_FUNC uint ggml_alignment() {
   if (ggml_is(GDM_UNPACK_GGUF_MXFP4) || MATRIX_SHIFT % 2 != 0) return 1;
   return ggml_bytes() % 4 == 0 && MATRIX_SHIFT == 0 ? 4 : 2;
@@ -49,7 +49,7 @@ METAL_FUNC uint2 ggml_eight(device const uchar* p) {
   return words;
 }
 
-// The bits of a number of 16 bits.
+// The bits of a 16-bit number.
 METAL_FUNC uint ggml_two(device const uchar* p) {
   if (ggml_alignment() == 1) return uint(p[0]) | uint(p[1]) << 8;
   return uint(*(device const ushort*)p);
@@ -61,12 +61,12 @@ METAL_FUNC bool ggml_has_runs() {
          ggml_is(GDM_UNPACK_Q6_K);
 }
 
-// Whether rows begin at multiples of 8 bytes, while fields do not: then the whole vectors around a field are in its row.
+// Whether rows begin at multiples of 8 bytes but fields do not: the whole vectors around a field are then in its row.
 METAL_FUNC bool ggml_has_windows() { return ggml_alignment() == 2 && MATRIX_ALIGNMENT >= 3; }
 
-// 32 bytes of a field that begins `place` bytes after a multiple of 8, an even number: as vectors if it begins at one; the 40 bytes
-// around it; or words from a multiple of four on, then the last two bytes. Here and below, what a branch decides is a value and
-// not a place: an array whose element a function constant chooses would be kept in memory.
+// 32 bytes of a field that begins `place` bytes, an even number, after a multiple of 8: as vectors if it is aligned; the 40 bytes
+// around it; or words from a multiple of four on, then the last two bytes. Here and below, branches choose values, not places: an
+// array whose element a function constant chooses would be kept in memory.
 METAL_FUNC void ggml_run(thread uint* words, device const uchar* p, uint place) {
   bool vectors = ggml_alignment() == 4 && ggml_bytes() % 16 == 0 && MATRIX_ALIGNMENT >= 4;
   bool odd = ggml_alignment() != 4 && place % 4 != 0;
@@ -107,7 +107,7 @@ METAL_FUNC void ggml_run_ready(thread uint* words, uint place) {
 template <> struct MatrixRow<Ggml> {
   device const uchar* block;  // that the place is in
   uint within;                // the place in it
-  uint bytes;                 // of the block after a multiple of 8; the lowest three bits are right
+  uint bytes;                 // of the block after a multiple of 8; only the lowest three bits are valid
 };
 template <> struct Raw<Ggml> {
   uint2 low;     // the bytes of eight elements
@@ -132,14 +132,14 @@ METAL_FUNC void matrix_move(thread MatrixRow<Ggml>& place, uint by) {
   if (MATRIX_GROUP != 5) place.bytes += bytes;
 }
 
-// The first 16 bytes of a block of 16 or more, of a type that begins at multiples of four.
+// The first 16 bytes of a block of 16 or more, of a type whose blocks begin at multiples of four.
 METAL_FUNC uint4 ggml_head(device const uchar* block) {
   if (ggml_bytes() % 16 == 0 && MATRIX_ALIGNMENT >= 4) return *(device const uint4*)block;
   device const uint* words = (device const uint*)block;
   return uint4(words[0], words[1], words[2], words[3]);
 }
 
-// The two numbers of 16 bits.
+// The two 16-bit numbers.
 METAL_FUNC uint ggml_factors(device const uchar* block) {
   if (ggml_is(GDM_UNPACK_GGUF_MXFP4)) return uint(block[0]);
   if (ggml_is(GDM_UNPACK_Q2_K)) return ggml_two(block + 80) | ggml_two(block + 82) << 16;
@@ -150,10 +150,10 @@ METAL_FUNC uint ggml_factors(device const uchar* block) {
   return ggml_two(block) | ggml_two(block + 2) << 16;
 }
 
-// Scale and minimum of group j of eight, six bits each, eight apart; by the block's first 16 bytes.
+// Scale and minimum of group j of eight, six bits each, eight apart; from the block's first 16 bytes.
 METAL_FUNC uint2 ggml_head_scale(uint4 head, uint j) {
-  // The last four have their lowest bits in the third word, and the highest above those of the first four. Shifts and masks
-  // that do not change from block to block, in place of a branch.
+  // The last four groups have their low bits in the third word, and their high bits above those of the first four. Shifts and
+  // masks, which do not change from block to block, replace a branch.
   uint own = j < 4 ? 63u : 48u;
   uint at = 8 * (j % 4) + (j < 4 ? 0 : 2);
   uint low = j < 4 ? 0u : 15u;
@@ -161,7 +161,7 @@ METAL_FUNC uint2 ggml_head_scale(uint4 head, uint j) {
   return uint2((head[1] >> at & own) | (both & low), (head[2] >> at & own) | (both >> 4 & low));
 }
 
-// The bytes with the scale of the group that element i is in, lowest first; of Q4_K and Q5_K scale and minimum.
+// The bytes with the scale of element i's group, lowest first; for Q4_K and Q5_K, scale and minimum.
 METAL_FUNC uint ggml_scale(device const uchar* block, uint i) {
   uint j = i / 16;
   if (ggml_is(GDM_UNPACK_Q2_K)) return uint(block[j]);
@@ -179,7 +179,7 @@ METAL_FUNC uint ggml_scale(device const uchar* block, uint i) {
   return (both & 15u) | (uint(block[j]) & 192u) >> 2 | (both >> 4) << 8 | (uint(block[4 + j]) & 192u) << 6;
 }
 
-// Where the bytes of element i's run of 32 are, and those of more of its bits.
+// Where the bytes of element i's run of 32 are, and the bytes with more of its bits.
 METAL_FUNC uint ggml_low_run(uint i) {
   if (ggml_is(GDM_UNPACK_Q8_0)) return 2;
   if (ggml_is(GDM_UNPACK_Q2_K)) return 16 + i / 128 * 32;
@@ -249,15 +249,15 @@ METAL_FUNC float2 ggml_group(thread const Raw<Ggml>& raw, uint unit) {
   return float2(first, second);
 }
 
-// The bits of a byte that ggml_numbers leaves to a number: in the others may be anything.
+// The bits of a byte that belong to a number after ggml_numbers: the other bits may be anything.
 METAL_FUNC uint ggml_own() {
   return ggml_is(GDM_UNPACK_Q4_0, GDM_UNPACK_Q4_1) || ggml_is(GDM_UNPACK_Q4_K) ? 15u : 255u;
 }
 
-// The lowest bit of a number in its byte: with the zeros of Q4_K any is exact.
+// The position of a number's lowest bit in its byte: with the zeros of Q4_K, any position is exact.
 METAL_FUNC uint ggml_up(uint i) { return ggml_is(GDM_UNPACK_Q4_K) ? i / 32 % 2 * 4 : 0; }
 
-// Four elements' numbers, one a byte, with a sign or not.
+// Four elements' numbers, one per byte, signed or not.
 METAL_FUNC uint ggml_numbers(uint low, uint high, uint i) {
   if (ggml_is(GDM_UNPACK_Q8_0)) return low ^ 0x80808080u;
   if (ggml_is(GDM_UNPACK_Q4_K)) return low;
@@ -271,14 +271,14 @@ METAL_FUNC uint ggml_numbers(uint low, uint high, uint i) {
   numbers &= 0x0f0f0f0fu;
   if (ggml_is(GDM_UNPACK_Q5_K)) return numbers | (high >> (i / 32) & 0x01010101u) << 4;
   if (ggml_is(GDM_UNPACK_Q6_K)) return numbers | (high >> (i / 32 % 4 * 2) & 0x03030303u) << 4;
-  // Four bits, one a byte.
+  // Four bits, one per byte.
   if (ggml_is(GDM_UNPACK_Q5_0, GDM_UNPACK_Q5_1)) {
     return numbers | ((high & 1u) | (high & 2u) << 7 | (high & 4u) << 14 | (high & 8u) << 21) << 4;
   }
   return numbers;
 }
 
-// Number n of the table of IQ4_NL and IQ4_XS, or of e2m1 doubled, whose scale is halved: bytes with a sign.
+// Number n of the table of IQ4_NL and IQ4_XS, or of e2m1 doubled, whose scale is halved: signed bytes.
 METAL_FUNC float ggml_table(uint n) {
   bool e2m1 = ggml_is(GDM_UNPACK_GGUF_MXFP4);
   uint lower = n < 4 ? (e2m1 ? 0x03020100u : 0xbfad9881u) : (e2m1 ? 0x0c080604u : 0xf6eaddcfu);
@@ -295,8 +295,8 @@ METAL_FUNC float ggml_middle() {
   return ggml_is(GDM_UNPACK_Q3_K) ? 4.0f : 0.0f;
 }
 
-// Number j of four, one a byte, `up` bits above its lowest, of which ggml_numbers leaves the bits of ggml_own. No conversion:
-// see packed_number in affine.h.
+// Number j of four, one per byte, `up` bits above the byte's lowest, in the bits of ggml_own that ggml_numbers leaves. No
+// conversion: see packed_number in affine.h.
 METAL_FUNC float ggml_number(uint numbers, uint j, uint up, uint unit) {
   uint position = 8 * (j % 2) + up;
   uint own = unit - (position << 23);
@@ -329,14 +329,14 @@ METAL_FUNC void matrix_widen(thread Eight& v, thread const Raw<Ggml>& raw, uint 
   ggml_widen(v, raw, ggml_group(raw, unit), unit);
 }
 
-// Of types with runs: only what memory holds until words_ready, since what is computed from it waits for it.
+// For types with runs: until words_ready only what memory holds, since computing with it waits for the read.
 template <> struct Words<Ggml> {
-  Raw<Ggml> eight[4];  // of types without
+  Raw<Ggml> eight[4];  // for types without
   uint low[10];
   uint high[10];
   uint4 head;      // the block's first bytes, as ggml_head reads them, or its factors
   uint scales[2];  // of both groups
-  uint place;    // of the block; the lowest bits are right
+  uint place;    // of the block; only the lowest bits are valid
   float2 group[2];  // from words_ready on
 };
 
@@ -394,7 +394,7 @@ METAL_FUNC void words_widen(thread Eight& v, thread const Words<Ggml>& words, th
                             uint unit) {
   if (!ggml_reads_runs()) {
     Raw<Ggml> raw = words.eight[first / 8];
-    // The halves of 32 have their numbers in other bits.
+    // The two halves of 32 have their numbers in different bits.
     uint same = ggml_is(GDM_UNPACK_IQ4_XS) ? first / 16 * 2 : ggml_group_of(first / 8);
     raw.at = MATRIX_GROUP == 5 ? first : from.within + 8 * same;
     raw.scale = first < 16 || ggml_group_of(2) == 0 ? words.eight[0].scale : words.eight[2].scale;
@@ -407,7 +407,7 @@ METAL_FUNC void words_widen(thread Eight& v, thread const Words<Ggml>& words, th
   raw.low = uint2(words.low[2 * c], words.low[2 * c + 1]);
   raw.high = ggml_has_high_run() ? uint2(words.high[2 * c], words.high[2 * c + 1]) : uint2(0u);
   raw.at = MATRIX_GROUP == 5 ? first : from.within + 8 * ggml_group_of(c);
-  // Not an index that a function constant decides: it would keep the array in memory until that is known.
+  // No index that a function constant decides: the array would stay in memory until the constant is known.
   ggml_widen(v, raw, c < 2 || ggml_group_of(2) == 0 ? words.group[0] : words.group[1], unit);
 }
 

@@ -1,15 +1,15 @@
 // A matrix [rows, columns] as projection and embedding read it: of floats, or packed in blocks.
 //
-// A template parameter W says how it is stored. Of floats W: contiguous, rows of `columns` elements. Packed: a type of its
-// own for each family of formats and number of bits (affine.h), or, where blocks hold all of their factors, for a family
-// whose formats MATRIX_VARIANT tells apart (ggml.h), which gives
+// The template parameter W says how it is stored. Floats of type W: contiguous, rows of `columns` elements. Packed: a separate
+// type for each family of formats and number of bits (affine.h), or, where blocks hold all of their factors, for a family
+// whose formats MATRIX_VARIANT tells apart (ggml.h). The type gives
 //   MatrixRow<W>   a place in a row; matrix_place and matrix_move
 //   Raw<W>         what memory holds of eight neighbouring elements: matrix_fetch; matrix_ready, then matrix_widen make elements of it
 //   Words<W>       the same of 32: words_fetch, words_ready and words_widen, for packed_row.h
 // Reading is in two steps, so that many reads are asked for before the first is used. weight_formats.h lists the packed W.
 //
 // Function constants: ALIGNED_ROWS (columns are a multiple of 8, and rows of x begin at multiples of 16 bytes),
-// MATRIX_ALIGNMENT, MATRIX_SHIFT; of packed ones MATRIX_GROUP, MATRIX_VARIANT, MATRIX_DTYPE, SCALES_SHIFT, BIASES_SHIFT.
+// MATRIX_ALIGNMENT, MATRIX_SHIFT; for packed W MATRIX_GROUP, MATRIX_VARIANT, MATRIX_DTYPE, SCALES_SHIFT, BIASES_SHIFT.
 #ifndef GATED_DELTA_SHADERS_MATRIX_H
 #define GATED_DELTA_SHADERS_MATRIX_H
 
@@ -35,7 +35,7 @@ struct Eight {
   float4 upper;
 };
 
-// Of floats.
+// For floats.
 template <typename W> struct Raw {
   typename Vec4<W>::bits lower;
   typename Vec4<W>::bits upper;
@@ -57,7 +57,7 @@ METAL_FUNC void matrix_place(thread MatrixRow<W>& place, device const ushort* we
   place.row = (device const W*)weight + (ulong(row) * columns + at);
 }
 
-// On by a multiple of 256.
+// Moves a place on by a multiple of 256.
 template <typename W> METAL_FUNC void matrix_move(thread MatrixRow<W>& place, uint by) { place.row += by; }
 
 // The bits of element i after a place of floats.
@@ -95,7 +95,7 @@ METAL_FUNC void matrix_fetch(thread Raw<W>& raw, thread const MatrixRow<W>& from
   }
   raw_set<W>(raw, lower, upper);
 }
-// The same of a row of x, which begins where an element may.
+// The same for a row of x, which may begin at any element.
 template <typename T>
 METAL_FUNC void row_fetch(thread Raw<T>& raw, thread const MatrixRow<T>& from, uint ahead, uint at, uint columns) {
   typedef typename Vec4<T>::type T4;
@@ -116,10 +116,10 @@ template <typename W> METAL_FUNC void matrix_widen(thread Eight& v, thread const
   v.upper = Vec4<W>::widen(as_type<typename Vec4<W>::type>(raw.upper));
 }
 
-// Computes the factors that the eight share, once they are there: before matrix_widen.
+// Computes the factors that the eight share, once the reads have completed: called before matrix_widen.
 template <typename W> METAL_FUNC void matrix_ready(thread Raw<W>&) {}
 
-// 32 neighbouring elements of a packed W; words_ready computes what they share, once they are there.
+// 32 neighbouring elements of a packed W; words_ready computes what they share, once the reads have completed.
 template <typename W> struct Words;
 template <typename W> METAL_FUNC void words_ready(thread Words<W>&, thread const MatrixRow<W>&, uint) {}
 
@@ -152,7 +152,7 @@ METAL_FUNC float chains_sum(threadgroup const float4* chains) {
   return total;
 }
 
-// One output with what is added to it in float32, rounded once; `at` is its place. GDM_RESIDUAL_*; `residual`
+// One output and what is added to it, in float32, rounded once; `at` is its place. GDM_RESIDUAL_*; `residual`
 // [rows, outputs] with a row stride, or out itself, which is not bound twice.
 template <typename T>
 METAL_FUNC void project_store(device T* out, device const T* residual, constant GDMProject& params, ulong at, uint row,

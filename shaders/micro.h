@@ -1,5 +1,5 @@
 // MLX's micro-scaled forms of floats of B = 4 or 8 bits, E2M1 or E4M3: a row is columns B / 8 bytes, as in affine.h; scales
-// [rows, columns >> MATRIX_GROUP] of one byte: of 32 columns the exponent of a power of two (E8M0), of 16 columns E4M3. Element =
+// [rows, columns >> MATRIX_GROUP] of one byte: for 32 columns the exponent of a power of two (E8M0), for 16 columns E4M3. Element =
 // float times scale in float32. Definition: MLX, `mlx/backend/metal/kernels/fp_quantized.h`, `fp4.h` and `fp8.h`; there the largest
 // exponent is infinity, not NaN.
 #ifndef GATED_DELTA_SHADERS_MICRO_H
@@ -8,7 +8,7 @@
 // Included by matrix.h, which has the primary templates.
 template <uint B> struct Micro {};
 
-// By half floats, whose numbers below the normal ones a GPU keeps.
+// By way of half floats, whose subnormal numbers a GPU keeps.
 METAL_FUNC float micro_e4m3(uint bits) {
   uint size = bits & 127u;
   uint half_bits = size << 7 | (size == 127u ? 0x4000u : 0u) | (bits & 128u) << 8;
@@ -26,7 +26,7 @@ METAL_FUNC float micro_scale(uint byte) {
   return as_type<float>(byte == 0 ? 0x00400000u : byte << 23);
 }
 
-// N neighbouring words; the place is a multiple of their bytes after the matrix's beginning.
+// N neighbouring words, at a multiple of their size after the matrix's beginning.
 template <uint N> METAL_FUNC void micro_words(thread uint* words, device const uchar* row) {
   device const uint* p = (device const uint*)row;
   if (MATRIX_SHIFT != 0) {
@@ -93,7 +93,7 @@ template <uint B> METAL_FUNC void matrix_widen(thread Eight& v, thread const Raw
 
 template <uint B> struct Words<Micro<B>> {
   uint words[B];
-  uint scales;  // one, or two of 16 columns
+  uint scales;  // one, or two for 16 columns each
 };
 
 template <uint B>

@@ -47,7 +47,7 @@ METAL_FUNC float norm_inverse(float sum, uint length, float epsilon) {
   return gd_rsqrt(precise::divide(sum, float(length)) + epsilon);
 }
 
-// `gate` is norm_gate(z), which can be had before the sum is.
+// `gate` is norm_gate(z), which can be computed before the sum.
 METAL_FUNC float norm_result(float x, float gate, float inverse, float weight) {
   float y = (norm_operand(x, gate) * inverse) * weight;
   return NORM_GATE_FIRST ? y : y * gate;

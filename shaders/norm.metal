@@ -4,9 +4,9 @@
 // strides in elements, any length. weight [length]: NORM_WEIGHT_DTYPE. ALIGNED_ROWS: the length is a multiple of 4 and
 // every row of x, z and out begins at a multiple of four elements' bytes.
 //
-// Grid: (ceil(rows / GDM_NORM_ROWS)) threadgroups of GDM_NORM_THREADS: one simdgroup a row, row = token heads + head.
+// Grid: (ceil(rows / GDM_NORM_ROWS)) threadgroups of GDM_NORM_THREADS: one simdgroup per row, row = token heads + head.
 // 1. Each lane sums the squares of its elements, four neighbours at a time, and keeps the first four or, NORM_PARTS = 2,
-//    eight in registers. NORM_PARTS is 1 for lengths to 128.
+//    eight in registers. NORM_PARTS is 1 for lengths up to 128.
 // 2. The lanes combine them.   3. Each lane writes its elements.
 // Formula and order of the sum: norm.h. Function constants: NORM_SIGMOID, NORM_GATE_FIRST, NORM_X_F32,
 // NORM_WEIGHT_DTYPE, NORM_WEIGHT_VECTORS, OUT_F32, ALIGNED_ROWS, NORM_PARTS.

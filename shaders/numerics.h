@@ -1,8 +1,8 @@
 // Elementary functions in float32, one helper each, used by every kernel: their bits must not depend on the platform's
 // mathematics library, so they are built from correctly rounded operations alone (+ - * fma, divide, sqrt).
 //
-// Contraction is off: a fused multiply-add happens where fma() is written and nowhere else. The host compiles with
-// mathMode safe too, which these rely on for infinities and NaN.
+// Contraction is off: a fused multiply-add happens only where fma() is written. The host also compiles with mathMode
+// safe, on which these helpers rely for infinities and NaN.
 #ifndef GATED_DELTA_SHADERS_NUMERICS_H
 #define GATED_DELTA_SHADERS_NUMERICS_H
 
@@ -11,11 +11,11 @@ using namespace metal;
 #pragma METAL fp math_mode(safe)
 #pragma METAL fp contract(off)
 
-// e^x 2^offset factor, of which the last two undo each other: 2^n e^r has its exponent added as an integer, which is a
-// number above the smallest normal one and below infinity where n + offset is from -125 to 126, and is rounded once, by
+// e^x 2^offset factor, the last two of which cancel. The exponent of 2^n e^r is added as an integer: the result is a
+// number above the smallest normal one and below infinity if n + offset is from -125 to 126, and is rounded once, by
 // the last operation. Cody-Waite reduction x = n ln 2 + r, |r| <= ln 2 / 2, and a minimax polynomial for
-// (e^r - 1 - r) / r^2 of relative weight, error 3e-9 of e^r. n is rounded by adding 1.5 2^23, whose lowest bits it is
-// then. No branches: a GPU works on several of these at once.
+// (e^r - 1 - r) / r^2 of relative weight, error 3e-9 of e^r. n is rounded by adding 1.5 2^23, which leaves it in the
+// lowest bits. No branches: a GPU works on several of these at once.
 METAL_FUNC float gd_exp_scaled(float x, float offset, float factor) {
   float rounding = 12582912.0f + offset;
   float shifted = fma(x, 1.44269504f, rounding);

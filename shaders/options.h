@@ -1,5 +1,5 @@
-// The function constants of every kernel: options only. A pipeline sets those its kernel reads, the table in each
-// .metal file names them; enum values are those of params.h and of the C header.
+// The function constants of every kernel: options only. A pipeline sets those that its kernel reads, which the head of
+// each .metal file names; enum values are those of params.h and of the C header.
 #ifndef GATED_DELTA_SHADERS_OPTIONS_H
 #define GATED_DELTA_SHADERS_OPTIONS_H
 
@@ -7,14 +7,14 @@
 #include "weight_formats.h"
 
 #include <metal_stdlib>
-// Here and not only in numerics.h: the unsigned types' short names are of this namespace.
+// Here and not only in numerics.h: the unsigned types' short names are in this namespace.
 using namespace metal;
 
-// Loops over arrays that live in registers: unrolled, since an array with a running index is kept in memory instead.
+// Unrolls loops over arrays that live in registers: an array with a running index would be kept in memory.
 #define GDM_UNROLL _Pragma("unroll")
 
-// An instantiation by the name that the host asks for; and those of every activation dtype T, state or weight dtype S,
-// way to store a matrix W and key class. Groups of a key class: rows.h.
+// An instantiation under the name that the host asks for; and those for every activation dtype T, state or weight dtype
+// S, way to store a matrix W and key class. Groups of a key class: rows.h.
 #define GDM_KERNEL(name, function, ...) \
   template [[host_name(name)]] kernel decltype(function<__VA_ARGS__>) function<__VA_ARGS__>;
 #define GDM_INSTANTIATE_T(function)             \
@@ -59,7 +59,7 @@ using namespace metal;
 
 // Recurrence.
 constant bool TILED_HEADS [[function_constant(0)]];     // key head of value head h: h % Hk; otherwise h / (Hv / Hk)
-constant bool GATE_PER_KEY [[function_constant(1)]];    // a decay for every key dimension, not one a head
+constant bool GATE_PER_KEY [[function_constant(1)]];    // a decay for every key dimension, not one per head
 constant uint QK_NORM [[function_constant(2)]];         // GDM_NORM_*
 constant bool OUT_F32 [[function_constant(3)]];         // out is f32, not the activation dtype
 constant bool HAS_STORES [[function_constant(4)]];      // extra stores of the state inside a sequence
@@ -70,7 +70,7 @@ constant bool RESOLVE_GATES [[function_constant(7)]];   // decays and betas are 
 // Gates.
 constant uint GATE_FORM [[function_constant(8)]];       // GDM_GATE_*
 constant uint BETA_FORM [[function_constant(9)]];       // GDM_BETA_*
-constant uint GATE_DTYPE [[function_constant(10)]];     // GDM_F32, GDM_F16, GDM_BF16; so the four below
+constant uint GATE_DTYPE [[function_constant(10)]];     // GDM_F32, GDM_F16, GDM_BF16; so are those below
 constant uint BETA_DTYPE [[function_constant(11)]];
 constant uint A_LOG_DTYPE [[function_constant(12)]];
 constant uint DT_BIAS_DTYPE [[function_constant(13)]];
@@ -82,7 +82,7 @@ constant bool CONV_SILU [[function_constant(18)]];
 constant bool CONV_STATE_F32 [[function_constant(19)]]; // the conv state is f32, not the activation dtype
 constant uint CONV_WEIGHT_DTYPE [[function_constant(20)]];
 constant uint CONV_BIAS_DTYPE [[function_constant(21)]];
-constant uint CONV_UPDATE [[function_constant(22)]];    // one token of each sequence: sequences of a thread, or 0
+constant uint CONV_UPDATE [[function_constant(22)]];    // one token of each sequence: sequences per thread, or 0
 
 // Gated norm.
 constant bool NORM_SIGMOID [[function_constant(24)]];   // gate by sigmoid(z), not silu(z)
@@ -93,7 +93,7 @@ constant uint NORM_WEIGHT_DTYPE [[function_constant(27)]];
 constant uint NORM_PARTS [[function_constant(30)]];     // groups of four elements that a lane keeps: 1 or 2
 constant bool NORM_WEIGHT_VECTORS [[function_constant(15)]]; // weights of float32 begin at a multiple of 16 bytes
 
-// Rows begin where vectors may, and are read as such: each kernel says of how many elements.
+// Rows begin where vectors may begin, and are read as vectors: each kernel says of how many elements.
 constant bool ALIGNED_ROWS [[function_constant(28)]];
 // Rows of a projection's tile: 1, 2, 4 or 8. Rows of a lane group in decode: DecodeShape's. Rows that a lane group of the
 // step asks for: GDM_STEP_ROWS or twice as many.
@@ -102,22 +102,22 @@ constant uint TILE_ROWS [[function_constant(29)]];
 // Packed weights.
 constant uint MATRIX_GROUP [[function_constant(23)]];   // log2 of a block's elements
 constant uint MATRIX_DTYPE [[function_constant(31)]];   // of scales and biases
-// A matrix may begin at any byte of a file. What is bound begins at a multiple of an element's bytes, or of four if elements
-// are bytes, the elements (words, floats) MATRIX_SHIFT bytes after that, scales and biases likewise. MATRIX_ALIGNMENT: log2 of the bytes at whose multiples
-// the bound matrix begins, and each of its rows if blocks hold their factors; 4 at most.
+// A matrix may begin at any byte of a file. The bound matrix begins at a multiple of an element's bytes, or of four if elements
+// are bytes, and its elements (words, floats) begin MATRIX_SHIFT bytes later; scales and biases likewise. MATRIX_ALIGNMENT: log2 of
+// the alignment in bytes of the bound matrix, and of each of its rows if blocks hold their factors; at most 4.
 constant uint MATRIX_ALIGNMENT [[function_constant(34)]];
 constant uint MATRIX_SHIFT [[function_constant(35)]];
 constant uint SCALES_SHIFT [[function_constant(36)]];
 constant uint BIASES_SHIFT [[function_constant(37)]];
-constant uint MATRIX_VARIANT [[function_constant(38)]]; // GDM_UNPACK_*, of a family whose blocks hold their factors
-constant bool MATRIX_PIECES [[function_constant(39)]];  // experts: what is bound is a table of pieces, as params.h has it
+constant uint MATRIX_VARIANT [[function_constant(38)]]; // GDM_UNPACK_*, for a family whose blocks hold their factors
+constant bool MATRIX_PIECES [[function_constant(39)]];  // experts: a table of pieces is bound, as in params.h
 
 constant bool OUT_AT_ONCE [[function_constant(33)]];    // prefill: outputs do not go through threadgroup memory
 constant bool PACKED_ROW [[function_constant(32)]];     // one row of packed weights: packed_row.h's spread
 constant bool TWO_OUTPUTS [[function_constant(43)]];    // packed_row.h: a lane has two outputs
 constant bool MATRIX_HALVES [[function_constant(44)]];  // projection_matrix.h: threadgroup memory for two steps
 constant bool MANY_ROWS [[function_constant(40)]];      // projection_block.h's spread
-constant uint MANY_TURNS [[function_constant(42)]];     // one row of 4 bits, more of whose weights are read together: outputs of a simdgroup, or 0
+constant uint MANY_TURNS [[function_constant(42)]];     // one row of 4-bit weights, more read together: outputs of a simdgroup, or 0
 constant bool MATRICES [[function_constant(41)]];       // products by simdgroup matrices
 
 constant bool PARTS [[function_constant(14)]];          // prefill: a part of the tokens, between carried states

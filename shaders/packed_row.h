@@ -1,13 +1,13 @@
-// One row of x by packed weights, for projection.metal: the same sums, spread otherwise.
+// One row of x by packed weights, for projection.metal: the same sums, spread differently.
 //
-// Instructions are what there is least of here, a number of 4 bits being half a byte: so x is widened once for a
-// threadgroup, a scale and a bias serve 32 numbers, and numbers are read as whole words. GDM_PACKED_LANES = 8 lanes have an
-// output, or with TWO_OUTPUTS two of them: lane l has the chains 4 l .. 4 l + 3 of each, that is 32 neighbouring elements
-// of every turn of 256.
+// Instructions are the bottleneck here, as a 4-bit number is half a byte: so x is widened once per threadgroup, a scale and
+// a bias serve 32 numbers, and numbers are read as whole words. GDM_PACKED_LANES = 8 lanes share an output, or two with
+// TWO_OUTPUTS: lane l has the chains 4 l .. 4 l + 3 of each output, that is, 32 neighbouring elements of every turn
+// of 256.
 //
 // x goes through threadgroup memory as float4s, GDM_PACKED_SPAN elements at a time: quarters 2 c and 2 c + 1 of eight are
-// apart by a pitch that keeps neighbouring lanes in different banks. A lane's numbers for one or two turns are asked
-// for before those that it asked for last are used.
+// apart by a pitch that keeps neighbouring lanes in different banks. A lane asks for its numbers for one or two turns
+// before it uses those that it asked for last.
 // Where x, the matrix and the output are: as in projection.h. memory: GDM_PACKED_MEMORY vectors of x, then the chains of each
 // output, GDM_PROJECT_PITCH vectors.
 // Grid: (1, ceil(outputs / (GDM_PROJECT_THREADS / 8 outputs of a lane))) threadgroups.
@@ -18,7 +18,7 @@
 
 enum : uint { GDM_PACKED_TURN = 32 * GDM_PACKED_LANES };
 
-// The turns whose words a lane asks for together: of one where they are as many bytes as two of 4 bits, or take as many registers.
+// The number of turns whose words a lane asks for together: one if that is as many bytes as two of 4 bits, or takes as many registers.
 template <typename W> struct Together {
   enum : uint { turns = GDM_PACKED_TURNS };
 };
@@ -28,7 +28,7 @@ template <> struct Together<Affine<8>> {
 template <> struct Together<Ggml> {
   enum : uint { turns = 1 };
 };
-// Outputs of a lane, at most: two where a block takes many operations that its elements share.
+// The most outputs of a lane: two if a block takes many operations that its elements share.
 template <typename W> struct PackedOutputs {
   enum : uint { most = 1 };
 };
@@ -39,8 +39,8 @@ template <typename W> struct Turns {
   Words<W> words[Together<W>::turns];
 };
 
-// Whether the row has the 32 columns of this lane in the turn from column `first` on. Blocks of a turn or more have all lanes',
-// so that the condition is the same in all of them.
+// Whether the row has the 32 columns of this lane in the turn from column `first` on. Blocks of a turn or more have those of all
+// lanes, so the condition is the same in all of them.
 METAL_FUNC bool packed_has(uint first, uint lane, uint inputs) {
   return first + (1u << MATRIX_GROUP >= GDM_PACKED_TURN ? 0 : 32 * lane) < inputs;
 }
@@ -143,7 +143,7 @@ METAL_FUNC void packed_row(device const T* x, device const ushort* weight, devic
   }
 }
 
-// For W that are packed; of others nothing is compiled.
+// For packed W; nothing is compiled for others.
 template <typename T, typename W, typename ROWS, uint PACKED> struct PackedRow {
   static METAL_FUNC void run(device const T* x, device const ushort* weight, device const ushort* scales,
                              device const ushort* biases, device const T* residual, device T* out,

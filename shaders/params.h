@@ -20,7 +20,7 @@
 #define GDM_ASSERT_SIZE(type, bytes) _Static_assert(sizeof(type) == bytes, "layout shared with the host")
 #endif
 
-// Shapes of the work. Each kernel chooses the lanes that hold a state row (rows.h); the bits do not depend on them.
+// Shapes of the work. Each kernel chooses the lanes that hold a state row (rows.h); the bits do not depend on the choice.
 enum {
   GDM_SIMD_LANES = 32,
   GDM_DECODE_THREADS = 64,        // threads of a decode or commit threadgroup, at most
@@ -30,7 +30,7 @@ enum {
   GDM_DECODE_LANES_16 = 16,       // 16-bit states
   GDM_DECODE_ROWS_16 = 4,
   GDM_DECODE_THREADS_16 = 32,
-  GDM_DECODE_MOST_ROWS_16 = 8,    // of a lane group, where the value dim is whole threadgroups of so many
+  GDM_DECODE_MOST_ROWS_16 = 8,    // of a lane group, if the value dim is whole threadgroups of that many
   GDM_SMALL_BATCH = 8,            // sequences whose tables fit a constant of the dispatch
   GDM_PREFILL_THREADS = 256,
   GDM_PREFILL_LANES = 8,
@@ -43,7 +43,7 @@ enum {
   GDM_CONV_TILE = 16,         // tokens of a conv thread; at least the largest width - 1
   GDM_CONV_MAX_TAPS = 8,      // the largest width - 1
   GDM_GATE_THREADS = 256,
-  GDM_NORM_THREADS = 128,     // one simdgroup a row
+  GDM_NORM_THREADS = 128,     // one simdgroup per row
   GDM_NORM_ROWS = 4,
   GDM_PROJECT_THREADS = 128,  // four simdgroups
   GDM_PROJECT_TILE = 4,       // outputs of a simdgroup, at most
@@ -51,8 +51,8 @@ enum {
   GDM_PROJECT_OUTPUTS_1 = 2,  // outputs of a simdgroup for one row and weights of 16 bits or fewer
   GDM_PROJECT_TURN = 256,     // columns of a turn: eight of each chain
   GDM_PROJECT_TURNS = 4,      // turns whose packed weights are read together
-  GDM_PROJECT_MANY_TURNS = 7, // the same of one row of 4 bits, in the form with more registers
-  GDM_PROJECT_MOST_TURNS = 9, // and where a simdgroup has one output
+  GDM_PROJECT_MANY_TURNS = 7, // the same for one row of 4-bit weights, in the form with more registers
+  GDM_PROJECT_MOST_TURNS = 9, // and if a simdgroup has one output
   GDM_PROJECT_PITCH = 9,      // vectors of four from one sum's chains to the next one's
   GDM_PROJECT_SUMS = 16,      // sums of a simdgroup whose chains are in threadgroup memory at a time
   GDM_PROJECT_MEMORY = GDM_PROJECT_SUMS * 4 * GDM_PROJECT_PITCH,  // floats of a simdgroup
@@ -74,14 +74,14 @@ enum {
   GDM_EXPERT_SORT_THREADS = 256,
   GDM_COMBINE_THREADS = 128,
   GDM_COPY_THREADS = 256,
-  GDM_ATTENTION_SPAN = 128,        // keys of a span: the order of a row's sums depends on it, and on the chains
+  GDM_ATTENTION_SPAN = 128,        // keys of a span: the order of a row's sums depends on this and on the chains
   GDM_ATTENTION_CHAINS = 8,        // of a row's pairs of spans
   GDM_ATTENTION_KEYS = 8,          // keys of a simdgroup, or of a half of it, whose scores are summed together
   GDM_ATTENTION_ROWS = 8,          // query rows of a threadgroup
-  GDM_MATRIX_ROWS = 32,            // the same where products go by matrices
-  GDM_ATTENTION_THREADS = 256,     // a simdgroup a row; two elements of some rows a thread
+  GDM_MATRIX_ROWS = 32,            // the same if products use matrices
+  GDM_ATTENTION_THREADS = 256,     // a simdgroup per row; two elements of some rows per thread
   GDM_ATTENTION_AHEAD = 4,         // pairs of spans that are read together when they are combined
-  GDM_ATTENTION_PREPARE_ROWS = 4,  // rows of a threadgroup, one a simdgroup
+  GDM_ATTENTION_PREPARE_ROWS = 4,  // rows of a threadgroup, one per simdgroup
   GDM_MAX_DIM = 256           // the largest key or value dim
 };
 
@@ -119,7 +119,7 @@ typedef struct GDMBatch {
 } GDMBatch;
 GDM_ASSERT_SIZE(GDMBatch, 100);
 
-// A part of every sequence's tokens, in a prefill that is several dispatches.
+// A part of every sequence's tokens, in a prefill of several dispatches.
 typedef struct GDMPart {
   uint32_t first, tokens;
 } GDMPart;
@@ -179,7 +179,7 @@ typedef struct GDMProject {
 } GDMProject;
 GDM_ASSERT_SIZE(GDMProject, 32);
 
-// expert_projection.metal, which also takes a GDMProject: its rows are those of out, and its row strides are not used.
+// expert_projection.metal, which also takes a GDMProject, whose rows are those of out and whose row strides are not used.
 typedef struct GDMExperts {
   uint32_t experts, ranks;  // matrices; rows of out for each token
   uint32_t xTokenStride, xRankStride;
@@ -187,12 +187,12 @@ typedef struct GDMExperts {
 } GDMExperts;
 GDM_ASSERT_SIZE(GDMExperts, 24);
 
-// The matrices of experts may be pieces of several buffers. The table of them, 64 bits each, has the number of a piece's buffer
-// from bit GDM_PIECE_BUFFER on, and below it the bytes from that buffer's start.
+// The matrices of experts may be pieces of several buffers. Their table has 64 bits per piece: the number of its buffer from
+// bit GDM_PIECE_BUFFER on, and below it the offset in bytes from that buffer's start.
 enum { GDM_PIECE_BUFFERS = 4, GDM_PIECE_BUFFER = 56 };
 
 // Rows of out that one expert's matrix serves: entries first .. first + rows - 1 of the sorted rows. expert
-// GDM_EXPERT_NONE: rows whose ids are of no expert. rows 0: nothing.
+// GDM_EXPERT_NONE: rows whose ids name no expert. rows 0: nothing.
 enum { GDM_EXPERT_NONE = -1 };
 typedef struct GDMExpertTile {
   int32_t expert;
@@ -243,11 +243,11 @@ typedef struct GDMElementwise {
   uint32_t bTokenStride, bHeadStride;
   uint32_t outTokenStride, outHeadStride;
   uint32_t aF32;                  // a is f32, not the activation dtype
-  uint32_t replacesA, replacesB;  // out is that very tensor, which is not bound then
+  uint32_t replacesA, replacesB;  // out is that same tensor, which is then not bound
 } GDMElementwise;
 GDM_ASSERT_SIZE(GDMElementwise, 44);
 
-// step.metal: strides of one row (token) a sequence; channels are query | key | value, each head-major.
+// step.metal: strides of one row (token) per sequence; channels are query | key | value, each head-major.
 typedef struct GDMStep {
   uint32_t keyHeads, valueHeads, keyDim, valueDim;
   uint32_t xTokenStride;
@@ -258,7 +258,7 @@ typedef struct GDMStep {
 } GDMStep;
 GDM_ASSERT_SIZE(GDMStep, 68);
 
-// attention_prepare.metal. A dtype of 0 says that there is no norm.
+// attention_prepare.metal. A dtype of 0 means that there is no norm.
 typedef struct GDMAttentionPrepare {
   uint32_t tokens, heads, keyHeads, dim, rotary, pageTokens;
   uint32_t queryTokenStride, queryHeadStride;
@@ -271,7 +271,7 @@ typedef struct GDMAttentionPrepare {
 } GDMAttentionPrepare;
 GDM_ASSERT_SIZE(GDMAttentionPrepare, 68);
 
-// Query rows of one sequence: row i is head i mod g of its token i / g, of those g = heads / keyHeads that share a key
+// Query rows of one sequence: row i is head i mod g of its token i / g, among the g = heads / keyHeads that share a key
 // head. Rows firstRow .. firstRow + rows - 1, after `past` tokens; the sequence's rows of the op begin at firstToken, its
 // row of the page table at `pages`. place: in attention.metal the first span of a threadgroup, in attention_combine.metal
 // the place of the rows' first result.

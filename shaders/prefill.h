@@ -1,14 +1,14 @@
 // How prefill spreads its work, and its walk over the tokens of a block: recurrence_prefill.metal.
 //
-// A lane group has R = 1 or 2 rows of the state. Two share a key and a query read from threadgroup memory, and their sums go
-// by one tree: where two are left, a lane keeps the one of its row and gives the other away, so that in the end even lanes
-// have the sum of the first row and odd lanes that of the second. Each is the sum of rows.h.
+// A lane group has R = 1 or 2 rows of the state. Two rows share a key and a query read from threadgroup memory, and one tree
+// computes their sums: where two are left, a lane keeps that of its row and gives the other away, so that in the end even
+// lanes have the sum of the first row and odd lanes that of the second. Each is the sum of rows.h.
 #ifndef GATED_DELTA_SHADERS_PREFILL_H
 #define GATED_DELTA_SHADERS_PREFILL_H
 
 #include "recurrence.h"
 
-// R rows a lane group, blocks of B tokens: threads of a threadgroup, lanes that stage a key or query, keys and queries of a
+// R rows per lane group, blocks of B tokens: threads of a threadgroup, lanes that stage a key or query, keys and queries of a
 // lane group, values of a thread.
 template <uint R, uint B> struct PrefillShape {
   enum : uint {
@@ -20,7 +20,7 @@ template <uint R, uint B> struct PrefillShape {
   };
 };
 
-// The sum of each of R rows with one other row, of this lane's: row lane % R. Every lane of the simdgroup must call it.
+// The dot products of R rows and one other row: this lane gets that of row lane % R. Every lane of the simdgroup must call it.
 template <uint L, uint G, uint R>
 METAL_FUNC float rows_dot(thread const Rows<L, G, R>& a, thread const Row<L, G>& b, uint lane) {
   static_assert(L == 8 && (R == 1 || R == 2), "sums between lanes go by xor 1, 2, 4");
@@ -53,7 +53,7 @@ template <typename T> struct Walk {
   bool exists;  // whether the row does
 };
 
-// One token; the output of this lane's row comes back.
+// One token; returns the output of this lane's row.
 template <typename T, typename S, uint L, uint G, uint R>
 METAL_FUNC float prefill_token(thread States<S>& states, thread Rows<L, G, R>& s, thread const Walk<T>& walk, uint t,
                                RowSet set) {
@@ -80,7 +80,7 @@ METAL_FUNC float prefill_token(thread States<S>& states, thread Rows<L, G, R>& s
 }
 
 // Tokens from .. from + 3. Their outputs wait in registers: a store between two tokens would keep the next one's key and
-// query from being loaded ahead of it. OUT_AT_ONCE: lane n stores that of token n / R and its own row.
+// query from being loaded ahead of it. OUT_AT_ONCE: lane n stores the one of token n / R and its own row.
 template <typename T, typename S, uint L, uint G, uint R>
 METAL_FUNC void prefill_four(thread States<S>& states, thread Rows<L, G, R>& s, thread const Walk<T>& walk, uint from,
                              RowSet set) {

@@ -1,25 +1,25 @@
-// A tile of rows by outputs of a projection, for projection.metal and expert_projection.metal: the order of its sums and the
-// ways that it is spread stand at the head of projection.metal. Rows: where they are, of all rows (AllRows) or of an expert's
-// (expert_projection.metal), which gives
-//   project_rows      how many rows the tile has
+// A tile of rows by outputs of a projection, for projection.metal and expert_projection.metal. The order of its sums and the ways
+// to spread it are at the head of projection.metal. A type says where rows are, all rows (AllRows) or those of an expert
+// (expert_projection.metal), and gives
+//   project_rows      the number of rows of the tile
 //   project_x         the place of a row in x
 //   project_out       the same in out
 //   project_residual  the same in the residual, counted in rows
 //   project_matrix    the first row of the matrix that serves them
 //   most_turns        the turns of eight rows that are asked for together, at most
 //
-// Here a simdgroup has R rows (1, 2, 4 or 8) by some outputs, so that a weight read once serves all rows, and a lane a chain
-// of each sum. Past the edge it repeats the last row or output, unstored. A lane asks for its weights, 8 neighbours of each
-// output, in one turn or, where they are few bytes, in several, before it uses the first.
-// Tiles of eight rows take 150 registers and more, those of four of packed weights 143: the host uses smaller ones where the
-// pipeline then has few threads, which is why there is no bound on threads.
+// Here a simdgroup has R rows (1, 2, 4 or 8) by some outputs, so that a weight read once serves all rows, and a lane has a chain
+// of each sum. Past the edge a simdgroup repeats the last row or output, unstored. A lane asks for its weights, 8 neighbours of
+// each output, of one turn or, if those are few bytes, of several, before it uses the first.
+// Tiles of eight rows take at least 150 registers, those of four rows of packed weights 143: the host uses smaller tiles if the
+// pipeline would have few threads, so there is no bound on threads.
 #ifndef GATED_DELTA_SHADERS_PROJECTION_H
 #define GATED_DELTA_SHADERS_PROJECTION_H
 
 #include "projection_block.h"
 #include "projection_matrix.h"
 
-// Outputs of a simdgroup, and turns whose weights are asked for together. The host knows the outputs, too.
+// Outputs of a simdgroup, and turns whose weights are asked for together. The host, too, knows the outputs.
 template <typename W, uint PACKED, uint R> struct Tile {
   enum : uint { outputs = R == 1 ? GDM_PROJECT_OUTPUTS_1 : GDM_PROJECT_TILE, turns = 2 };
 };
@@ -29,11 +29,11 @@ template <uint R> struct Tile<float, 0, R> {
 template <typename W, uint R> struct Tile<W, 1, R> {
   enum : uint { outputs = R == 1 ? GDM_PROJECT_OUTPUTS_1 : GDM_PROJECT_TILE, turns = R == 2 ? 1 : GDM_PROJECT_TURNS };
 };
-// A compiler that knows no function constant yet would not unroll more of their elements.
+// A compiler that does not know the function constants yet would not unroll more elements.
 template <uint R> struct Tile<Ggml, 1, R> {
   enum : uint { outputs = R == 1 ? GDM_PROJECT_OUTPUTS_1 : GDM_PROJECT_TILE, turns = R == 1 ? GDM_PROJECT_TURNS : R == 2 ? 1 : 2 };
 };
-// With MANY_TURNS, which the host sets for one row of these alone: outputs and turns.
+// With MANY_TURNS, which the host sets only for one row of these weights: outputs and turns.
 template <typename W, uint PACKED> struct ManyTurns {
   enum : uint { outputs = Tile<W, PACKED, 1>::outputs, turns = Tile<W, PACKED, 1>::turns, most = turns };
 };
@@ -41,7 +41,7 @@ template <> struct ManyTurns<Affine<4>, 1> {
   enum : uint { outputs = GDM_PROJECT_OUTPUTS_1, turns = GDM_PROJECT_MANY_TURNS, most = GDM_PROJECT_MOST_TURNS };
 };
 
-// The reads that a lane asks for together: N turns of O outputs and, of one row, of x.
+// The reads that a lane asks for together: N turns of O outputs and, for one row, of x.
 template <typename T, typename W, uint R, uint O, uint N> struct Fetched {
   Raw<W> weights[N * O];
   Raw<T> x[R == 1 ? N : 1];
@@ -77,7 +77,7 @@ METAL_FUNC void tile_add(thread float* sum, thread Fetched<T, W, R, O, N>& fetch
     if (column < inputs) {
       Eight w[O];
       GDM_UNROLL for (uint b = 0; b < O; ++b) {
-        // Of one row not where they are asked for: it waits for the read. Many rows have no registers left for it.
+        // For one row, not where the weights are asked for: it waits for the read. Many rows have no registers left for it.
         if (R == 1) matrix_ready(fetched.weights[turn * O + b]);
         matrix_widen(w[b], fetched.weights[turn * O + b], unit);
       }
@@ -97,7 +97,7 @@ METAL_FUNC void project_tile_of(device const T* x, device const ushort* weight, 
                                 device const ushort* biases, device const T* residual, device T* out,
                                 constant GDMProject& params, threadgroup float4* memory, ROWS rows, uint group, uint index) {
   constexpr uint step = N * GDM_PROJECT_TURN;
-  // The AND-OR's constant as an argument takes more registers, which many rows have none left of.
+  // The AND-OR's constant as an argument takes more registers, and many rows have none left.
   uint unit = R == 1 ? params.unit : uint(GDM_PROJECT_UNIT);
   uint lane = index % GDM_SIMD_LANES;
   uint simdgroup = index / GDM_SIMD_LANES;

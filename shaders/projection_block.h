@@ -1,9 +1,9 @@
-// Many rows of a projection, for projection.h: the same sums, spread otherwise.
+// Many rows of a projection, for projection.h: the same sums, spread differently.
 //
-// A threadgroup has GDM_BLOCK_ROWS rows by GDM_BLOCK_OUTPUTS outputs, a thread eight rows by eight outputs. x and weights go
-// through threadgroup memory, eight columns of a chain at a time, which has two halves: while sums take one, a thread widens
+// A threadgroup has GDM_BLOCK_ROWS rows by GDM_BLOCK_OUTPUTS outputs, a thread eight rows by eight outputs. x and weights go,
+// eight columns of a chain at a time, through threadgroup memory, which has two halves: while sums read one, a thread widens
 // four columns of a row of x and eight of an output into the other, and asks for those that follow. Chains are walked one
-// after the other, so that a thread has one sum of each output for the chain and one for those before it.
+// after another, so a thread has, for each output, one sum for the current chain and one for those before it.
 //   memory: two of x [8, GDM_BLOCK_PITCH] | weights [8, GDM_BLOCK_WIDE], floats
 #ifndef GATED_DELTA_SHADERS_PROJECTION_BLOCK_H
 #define GATED_DELTA_SHADERS_PROJECTION_BLOCK_H
@@ -42,7 +42,7 @@ METAL_FUNC void block_ask(thread BlockAsked<T, W>& asked, thread const BlockStag
   asked.x = as_type<Bits4>(v);
 }
 
-// To threadgroup memory, some floats on.
+// To threadgroup memory, `on` floats further.
 template <typename T, typename W>
 METAL_FUNC void block_stage(thread const BlockStager<T, W>& to, uint on, thread BlockAsked<T, W>& asked, uint unit) {
   float4 v = Vec4<T>::widen(as_type<typename Vec4<T>::type>(asked.x));
@@ -63,8 +63,8 @@ METAL_FUNC uint block_next(uint at, uint inputs) {
   return chain < GDM_PROJECT_TURN ? min(chain, inputs) : inputs;
 }
 
-// Of eight rows, four outputs each; then the same of four outputs in the other half of the block. Rows, too, are four of each
-// half.
+// Sums of eight rows by four outputs, then of the same rows by four outputs in the other half of the block. Rows, too, are four
+// from each half.
 struct BlockSums {
   float4 of[16];
 };

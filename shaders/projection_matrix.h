@@ -2,9 +2,9 @@
 //
 // A threadgroup has GDM_BLOCK_ROWS rows by as many outputs, a simdgroup a quarter of them: 4 × 4 matrices of 8 × 8 sums. x and
 // weights are widened to float32 once, into threadgroup memory, 16 columns at a time; the next are asked for before these
-// are used. With MATRIX_HALVES there is twice the memory, whose halves steps use in turn: then one barrier a step is enough. Columns go in
-// ascending order, eight to a product, whose own order Metal leaves open; past the last column both are zeros. A sum depends on
-// its row, its output and `inputs`, and not on the number of rows, if all places of a matrix add in one order.
+// are used. With MATRIX_HALVES there is twice the memory, and steps use its halves in turn: one barrier per step is then enough.
+// Columns go in ascending order, eight to a product, whose own order Metal leaves open; past the last column both are zeros. A sum
+// depends on its row, its output and `inputs`, not on the number of rows, if all places of a matrix add in the same order.
 //   memory: x [GDM_BLOCK_ROWS, GDM_MATRIX_PITCH] | weights [GDM_BLOCK_ROWS, GDM_MATRIX_PITCH], floats, once or twice; then sums
 #ifndef GATED_DELTA_SHADERS_PROJECTION_MATRIX_H
 #define GATED_DELTA_SHADERS_PROJECTION_MATRIX_H

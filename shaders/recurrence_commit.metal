@@ -2,10 +2,10 @@
 //
 // recordKey [tokens, Hk, Dk], recordDelta [tokens, Hv, Dv], f32: what decode or prefill kept with RECORD; decay
 // [tokens, Hv] or [tokens, Hv, Dk] (GATE_PER_KEY), f32: the buffer that gates.metal wrote for them. All contiguous.
-// state, staged, readSlots, writeSlots: as in recurrence_decode.metal. cuSeqlens [n + 1]: the verify's.
+// state, staged, readSlots, writeSlots: as in recurrence_decode.metal. cuSeqlens [n + 1]: those of the op that made the records.
 //
 // Grid: (ceil(Dv / rows), Hv, n) threadgroups, as in recurrence_decode.metal.
-// For each record: S <- a S, S <- S + delta k^T, the operations of a step in a step's order: equal bits (rows.h).
+// For each record: S <- a S, S <- S + delta k^T, the operations of a step in a step's order, so the bits are equal (rows.h).
 // Function constants: TILED_HEADS, GATE_PER_KEY.
 #include "states.h"
 

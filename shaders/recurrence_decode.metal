@@ -2,7 +2,7 @@
 //
 // query, key [tokens, Hk, Dk] T; value [tokens, Hv, Dv] T; strides of tokens and heads in elements, multiples of 8.
 // gate [tokens, Hv] f32 decay in [0, 1], or [tokens, Hv, Dk] (GATE_PER_KEY); beta [tokens, Hv] f32. RESOLVE_GATES: gate,
-// beta, aLog [Hv] and dtBias [Hv] as gates.metal takes them, one gate a head.
+// beta, aLog [Hv] and dtBias [Hv] as gates.metal takes them, one gate per head.
 // state [slots, Hv, Dv, Dk] S, read and written in place: one argument, since kernel arguments must not overlap.
 // staged [copies, Hv, Dv, Dk] S: copies of slots that one sequence reads and another writes.
 // out [tokens, Hv, Dv] T, or f32 (OUT_F32).
@@ -12,12 +12,12 @@
 // into snapshots [entries, Hv, Dv, Dk] S. RECORD: recordKey [tokens, Hk, Dk] and recordDelta [tokens, Hv, Dv], f32.
 //
 // Grid: (ceil(Dv / rows), Hv, n) threadgroups; rows, threads and lanes by the state's dtype: GDM_DECODE_* in params.h.
-// States of 16 bits have a form of more rows (TILE_ROWS), for value dims that are whole threadgroups of them: it takes more
-// registers, and the host has the other where the pipeline then has few threads, which is why no bound is put on them. A
-// lane group holds several rows, so that a key and a query are loaded and normalised once for them, and keeps as many
-// loads under way as a GPU needs to be at the speed of its memory.
+// 16-bit states have a form with more rows (TILE_ROWS), for value dims that are whole threadgroups of them: it takes more
+// registers, and the host uses the other form if the pipeline would have few threads, so threads have no bound here. A lane
+// group holds several rows, so that a key and a query are loaded and normalised once for all of them, and keeps as many
+// loads in flight as a GPU needs to reach the speed of its memory.
 //
-// 1. Ask for the rows of the state (zeros where the slot says so).
+// 1. Ask for the rows of the state (zeros if the slot says so).
 // 2. For each token: load and normalise its key and query (each lane group for itself: no barrier, the same bits as
 //    when prefill normalises them once), decay the rows, update them, write their outputs.
 // 3. Write the rows to the write slot. A sequence of no tokens moves its state there as bits.
@@ -39,7 +39,7 @@ template <typename T, typename S> struct Decode {
   device const ushort* dtBias;
 };
 
-// A threadgroup's share, R rows a lane group.
+// A threadgroup's share, R rows per lane group.
 template <uint R, uint G, typename T, typename S>
 METAL_FUNC void decode_rows(thread const Decode<T, S>& given, constant GDMRecurrence& params, constant GDMBatch& batch,
                             uint3 group, uint index) {
@@ -86,7 +86,7 @@ METAL_FUNC void decode_rows(thread const Decode<T, S>& given, constant GDMRecurr
     if (RESOLVE_GATES) a = gate_read(given.gate, gateAt, given.aLog, valueHead, given.dtBias, valueHead, params.bound);
     else if (!GATE_PER_KEY) a = ((device const float*)given.gate)[gateAt];
     if (sizeof(S) == 2) {
-      // As many rows as these have are faster so.
+      // With as many rows as 16-bit states have, this is faster.
       row_normalise(k, keyDim, params.epsilon, 1.0f);
       row_normalise(q, keyDim, params.epsilon, params.scale);
     } else {

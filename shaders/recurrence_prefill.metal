@@ -1,8 +1,8 @@
 // Gated delta rule, long sequences: blocks of tokens staged in threadgroup memory, then walked in order.
 //
 // Tensors, slots, stores and records as in recurrence_decode.metal, with gates always resolved, and the same bits: every
-// sum has the order of rows.h. What differs is where keys and queries come from: a threadgroup of 32 rows loads and
-// normalises each key and query once, instead of once a lane group.
+// sum has the order of rows.h. Only the source of keys and queries differs: a threadgroup of 32 rows loads and
+// normalises each key and query once, instead of once per lane group.
 //
 // Grid: (ceil(Dv / 32), Hv, n) threadgroups, GDM_PREFILL_LANES a lane group of TILE_ROWS rows (prefill.h): 256 threads, or
 // 128 with two rows. The last threadgroup of a head may have rows beyond Dv: they are zeros and are not written, so that
@@ -14,16 +14,16 @@
 // that is B (2 Dk + (GATE_PER_KEY ? Dk : 1) + 1 + 64), 10.3 KB for B = 8 and Dk = 128: three threadgroups fit a core's 32 KB.
 // The host passes it, rounded up to 16 bytes; at most 28736 bytes (B = 16, Dk = 128, GATE_PER_KEY).
 //
-// A part of the tokens, [partFirst, partFirst + partTokens) of each sequence, is a dispatch of its own where an op would
+// A part of the tokens, [partFirst, partFirst + partTokens) of each sequence, is a separate dispatch if an op would
 // keep a GPU to itself for too long. PARTS: the state goes from part to part in `carried` [n, Hv, Dv, Dk] f32, whatever
 // the state's dtype, so that the cuts change no bit.
 //
-// 1. Read the rows of the state into registers. Ask for the first block: 8 or 16 lanes a key or query, then values, decays
+// 1. Read the rows of the state into registers. Ask for the first block: 8 or 16 lanes per key or query, then values, decays
 //    and betas.
 // 2. For each block: (a) put what was asked for into threadgroup memory; barrier. (b) Ask for the next block into
 //    registers; walk half of the tokens, leaving outputs in threadgroup memory; normalise what was asked for; walk the
 //    other half; barrier. (c) Write the outputs, coalesced. OUT_AT_ONCE: walks write outputs themselves, four tokens at a
-//    time, and (c) is not there; it takes more registers, and is for few threadgroups, which wait for their own steps.
+//    time, and there is no (c); it takes more registers, and is for few threadgroups, which wait for their own steps.
 // 3. Write the rows to the write slot.
 //
 // Function constants: TILED_HEADS, GATE_PER_KEY, QK_NORM, OUT_F32, HAS_STORES, RECORD, PARTS, OUT_AT_ONCE, TILE_ROWS.
@@ -60,7 +60,7 @@ METAL_FUNC void asked_normalise(thread Asked<T, G, R, B>& asked, constant GDMRec
   }
 }
 
-// A threadgroup's share, R rows a lane group, blocks of B tokens.
+// A threadgroup's share, R rows per lane group, blocks of B tokens.
 template <uint R, uint B, uint G, typename T, typename S>
 METAL_FUNC void prefill_rows(thread const Prefill<T, S>& given, constant GDMRecurrence& params, constant GDMPart& part,
                              threadgroup float* memory, uint3 group, uint index) {

@@ -5,7 +5,7 @@
 // x [tokens, heads, length] T; out likewise, T or f32 (OUT_F32); token and head strides in elements, any length.
 // weight [length]: NORM_WEIGHT_DTYPE. ALIGNED_ROWS: as in norm.metal.
 //
-// Grid: (ceil(rows / GDM_NORM_ROWS)) threadgroups of GDM_NORM_THREADS: one simdgroup a row, row = token heads + head.
+// Grid: (ceil(rows / GDM_NORM_ROWS)) threadgroups of GDM_NORM_THREADS: one simdgroup per row, row = token heads + head.
 // 1. Each lane sums the squares of its elements, RMS_PARTS groups of four read before the first is used.   2. The lanes
 // combine them.   3. Each lane writes its elements, as many at a time.
 // Order of the sum: norm.h. Function constants: NORM_WEIGHT_DTYPE, NORM_WEIGHT_VECTORS, OUT_F32, ALIGNED_ROWS.

@@ -2,16 +2,16 @@
 //
 //   e_i = exp(l_i - max l)     p_i = e_i / sum of e     weights[j] = p of the j-th best, or that over the sum of the k of them
 //
-// logits [tokens, experts] T, row stride in elements; ids, weights [tokens, chosen]. An expert's rank is the number of those
-// that come before it: of greater logits, or of equal ones and lower ids. So every rank is found at once, for any k.
+// logits [tokens, experts] T, row stride in elements; ids, weights [tokens, chosen]. An expert's rank is the number of experts
+// before it: those with greater logits, or with equal logits and lower ids. So every rank is found at once, for any k.
 //
 // Threadgroup memory: keys [experts], 4 bytes each, rounded up to 16 by the host. A key descends as a logit ascends; 0 and -0
-// have one key, and every NaN has the last.
+// have the same key, and every NaN has the last.
 // Grid: (tokens) threadgroups of GDM_ROUTE_THREADS.
 // 1. Keys; the least of them is that of the greatest logit.   2. Exponentials. Thread t sums those of experts
 // t, t + GDM_ROUTE_THREADS, .. in ascending order, then threads by xor 1, 2, 4, 8, 16 of their number, then simdgroups in
-// order.   3. Each thread counts the ranks of its experts and writes their ids and shares.   4. Where weights are normalized,
-// one thread sums them in order of rank, and each is divided by that.
+// order.   3. Each thread counts the ranks of its experts and writes their ids and shares.   4. If weights are normalized,
+// one thread sums them in order of rank, and each is divided by the sum.
 // Function constants: none.
 #include "storage.h"
 
@@ -21,7 +21,7 @@ METAL_FUNC uint route_key(float x) {
   return x != x ? 0xffffffffu : ~ascending;
 }
 
-// The logit of a key; of NaN's a NaN.
+// The logit of a key; NaN for that of NaN.
 METAL_FUNC float route_logit(uint key) {
   uint ascending = ~key;
   return as_type<float>((ascending >> 31) != 0 ? ascending & 0x7fffffffu : ~ascending);

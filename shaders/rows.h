@@ -4,8 +4,8 @@
 // multiple of 8, columns at or beyond the key dim being zero. L lanes hold it (8, 16 or 32): lane l has the groups
 // l + L i, i = 0 .. G / L - 1, so that neighbouring lanes read neighbouring memory.
 //
-// The order of every sum over a row is a function of the key dim alone, not of L: each kernel chooses its lanes by
-// the shape of its work, and decode, prefill, commit and step have equal bits.
+// The order of every sum over a row depends only on the key dim, not on L: each kernel chooses its lanes by the shape
+// of its work, yet decode, prefill, commit and step give the same bits.
 //   1. a group: its four columns in ascending order, a product and three fma
 //   2. G = 64: position p is group p plus group p + 32, p = 0 .. 31; otherwise a position is a group
 //   3. positions by xor 16, 8, 1, 2, 4 of their number; a key dim of 64 has 16 positions and begins with 8
@@ -100,7 +100,7 @@ METAL_FUNC float group_dot(float4 a, float4 b) {
   return fma(a.w, b.w, sum);
 }
 
-// The part of the sum over the columns of a b that a lane has by itself.
+// A lane's own part of the sum of a b over the columns.
 template <uint L, uint G> METAL_FUNC float row_partial(thread const Row<L, G>& a, thread const Row<L, G>& b) {
   constexpr uint positions = (G < 64 ? G : 32) / L;
   float sum[positions];
@@ -115,7 +115,7 @@ template <uint L, uint G> METAL_FUNC float row_partial(thread const Row<L, G>& a
   return sum[0];
 }
 
-// The sum over the columns of a b, the same bits in all lanes of the row. Every lane of the simdgroup must call it.
+// The sum of a b over the columns, the same bits in all lanes of the row. Every lane of the simdgroup must call it.
 template <uint L, uint G> METAL_FUNC float row_dot(thread const Row<L, G>& a, thread const Row<L, G>& b) {
   float total = row_partial(a, b);
   if (L > 16) total += simd_shuffle_xor(total, ushort(16));
@@ -164,7 +164,7 @@ template <uint L, uint G>
 METAL_FUNC void rows_normalise(thread Row<L, G>& key, thread Row<L, G>& query, uint lane, uint keyDim, float epsilon,
                                float scale) {
   if (QK_NORM == GDM_NORM_NONE) {
-    row_scale(key, 1.0f);  // as row_normalise does: numbers below the normal ones may be flushed to zero
+    row_scale(key, 1.0f);  // as row_normalise does: subnormal numbers may be flushed to zero
     row_scale(query, scale);
     return;
   }

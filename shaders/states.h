@@ -1,15 +1,15 @@
 // Reading and writing state rows (rows.h) in a pool of slots.
 //
 // A state that is only moved, by an empty sequence or by a store of a call's initial state, is moved as bits: GPUs may
-// flush numbers below the normal ones to zero in any operation on floats.
+// flush subnormal numbers to zero in any operation on floats.
 #ifndef GATED_DELTA_SHADERS_STATES_H
 #define GATED_DELTA_SHADERS_STATES_H
 
 #include "rows.h"
 
 // The shape in which decode and commit spread a state of dtype S whose rows are G groups (rows.h): lanes of a row, rows
-// of a lane group and, for 16-bit states, rows in the variant with more. Rows of up to 256 columns are a quarter as
-// many, to save registers.
+// of a lane group and, for 16-bit states, rows in the variant with more. 16-bit states with rows of up to 256 columns
+// have a quarter as many, to save registers.
 template <typename S, uint G> struct DecodeShape {
   enum : uint {
     lanes = GDM_DECODE_LANES_16,
@@ -44,7 +44,7 @@ template <typename S> struct States {
 };
 
 // Which rows of a slot a lane group holds: first, first + apart, .... Those from `limit` on do not exist: they are zeros,
-// neither read (another simdgroup may be writing the rows that do exist) nor written. A limit of 0 says that all exist.
+// neither read (another simdgroup may be writing the rows that do exist) nor written. A limit of 0 means that all exist.
 struct RowSet {
   uint first;
   uint apart;
@@ -66,8 +66,8 @@ METAL_FUNC ulong row_offset(RowSet rows, uint r, uint keyDim) {
 }
 METAL_FUNC uint row_base(RowSet rows) { return rows.limit == 0 ? rows.first : 0; }
 
-// The rows as the op found them, in slot `slot` of the pool or of the staged copies; -1 is zeros. Asked for and used in
-// two steps, as in rows.h.
+// The rows before the op, in slot `slot` of the pool or of the staged copies; -1 is zeros. Asked for and used in two
+// steps, as in rows.h.
 template <typename S, uint L, uint G, uint R> struct RowsBits {
   RowBits<S, L, G> row[R];
 };
@@ -104,7 +104,7 @@ METAL_FUNC void states_write(thread const States<S>& at, device S* to, uint slot
   }
 }
 
-// The rows of one slot to another, as bits; zeros are stored, so that nothing of a slot's old content survives.
+// Copies rows from one slot to another, as bits; zeros are stored, so that nothing of a slot's old content survives.
 template <typename S, uint L, uint G, uint R>
 METAL_FUNC void states_move(thread const States<S>& at, int slot, device S* to, uint toSlot, RowSet set) {
   typedef typename Bits<S>::type4 U4;
@@ -123,7 +123,7 @@ METAL_FUNC void states_move(thread const States<S>& at, int slot, device S* to, 
   }
 }
 
-// Extra stores due after `tokens` tokens: advances over them. Those due after none are states_begin's.
+// Makes the extra stores due after `tokens` tokens and advances past them. states_begin makes those due after none.
 template <typename S, uint L, uint G, uint R>
 METAL_FUNC void states_store(thread States<S>& at, int tokens, thread const Rows<L, G, R>& rows, RowSet set) {
   while (at.next < at.end && at.stores[at.next].tokens <= tokens) {

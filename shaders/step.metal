@@ -1,5 +1,5 @@
 // One decode token of each sequence through the mixer's core: convolution, gates, query/key norm, recurrence and gated
-// norm, as one dispatch. The bits of gd_conv, gd_gates, gd_decode (out f32) and gd_norm in a chain.
+// norm, as one dispatch, with the bits of gd_conv, gd_gates, gd_decode (out f32) and gd_norm in a chain.
 //
 // x [n, C] T, C = 2 Hk Dk + Hv Dv: query | key | value channels, head-major; convWeight [C, K], convBias [C].
 // convState [slots, C, K - 1] T or f32 (CONV_STATE_F32), convStaged likewise; state [slots, Hv, Dv, Dk] S, staged
@@ -20,12 +20,12 @@
 // 5. The last threadgroup of a key head writes the columns of its query and key channels.
 //
 // The taps that threadgroups share. All value heads of a key head convolve the same query and key channels, in place:
-// their columns may be moved on only when every one of those threadgroups has read them. The last to have read them moves
-// them. A threadgroup arrives after the barrier of step 2, behind which all its threads have their columns: one thread
+// their columns may be moved on only after all of those threadgroups have read them. The last one to read them moves
+// them. A threadgroup arrives after the barrier of step 2, by which all its threads have their columns: one thread
 // fences device memory and adds one to the key head's counter (relaxed, the only order that Metal's atomics have); the
 // one that finds ratio - 1 arrivals before its own is the last, fences again, and after the next barrier its threads
 // write. Read, barrier, fence, add, add's read, fence, barrier, write: every read happens before the write in the model
-// of MSL 3.2 (6.9.1, 6.15.3). Nothing that is written is read by another threadgroup of the dispatch, so that no
+// of MSL 3.2 (6.9.1, 6.15.3). Nothing that is written is read by another threadgroup of the dispatch, so no
 // argument needs coherent(device). No threadgroup waits for another, so no guarantee of progress
 // is needed. Counters begin at any multiple of the ratio, since each dispatch adds the ratio.
 //
@@ -100,7 +100,7 @@ METAL_FUNC void step_convolve(thread ConvTaps& taps, thread const StepConv<T>& c
 }
 
 // Arrivals at a counter before this one: everything that the caller's threadgroup has read was read before any
-// threadgroup that arrives later writes. Orders reads before writes only; nothing written is read elsewhere, so nothing
+// threadgroup that arrives later writes. Orders only reads before writes; nothing written is read elsewhere, so nothing
 // is coherent.
 METAL_FUNC uint step_arrive(device atomic_uint* counter, uint ratio) {
   atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_device);
@@ -212,7 +212,7 @@ kernel void gd_step(device const T* x [[buffer(0)]],
                       2 * keyHeads * keyDim + valueHeads * valueDim};
   ulong zAt = ulong(token) * params.zTokenStride + ulong(valueHead) * params.zHeadStride;
 
-  // 1. Where TILE_ROWS asks ahead, `bits` are the rows at hand and `nextBits` those after them.
+  // 1. If TILE_ROWS asks ahead, `bits` are the current rows and `nextBits` the ones after them.
   uint lane = index % L;
   uint apart = threads / L;
   uint headRow = valueHead * valueDim;
@@ -245,7 +245,7 @@ kernel void gd_step(device const T* x [[buffer(0)]],
   threadgroup_barrier(mem_flags::mem_threadgroup | mem_flags::mem_device);
   if (index == 0 && ratio > 1) before[0] = step_arrive(arrivals + (token * keyHeads + keyHead), ratio);
 
-  // 3. The norm's gate needs nothing of the rows, and has arrived while the channels were convolved.
+  // 3. The norm's gate does not need the rows, and has arrived while the channels were convolved.
   float elementGate = norm_gate(elementZ);
   Row<L, G> k;
   Row<L, G> q;

@@ -1,14 +1,14 @@
 // How values lie in memory. The activation dtype T and the state dtype S are template parameters of the kernels; the
-// dtype of small parameter vectors and the f32 variant of an output are options, read here through one place each, so
-// that kernels do not multiply.
+// dtype of small parameter vectors and the f32 variant of an output are options, each read in one place here, so that
+// kernels do not multiply.
 #ifndef GATED_DELTA_SHADERS_STORAGE_H
 #define GATED_DELTA_SHADERS_STORAGE_H
 
 #include "options.h"
 #include "numerics.h"
 
-// Four neighbouring elements as stored, two of them, and the conversion of both to float32, and of four from it. `bits`: four in
-// the form that is kept where a loop goes on before they are used, whole registers.
+// Four neighbouring elements as stored, two of them, the conversion of both to float32, and of four from it. `bits`: four as
+// whole registers, for loops that go on before they are used.
 template <typename T> struct Vec4;
 template <> struct Vec4<float> {
   typedef float4 type;
@@ -30,7 +30,7 @@ template <> struct Vec4<bfloat> {
   typedef bfloat4 type;
   typedef bfloat2 pair;
   typedef uint2 bits;
-  // By their bits, two at a time: a conversion of its own would take an operation more for every second one.
+  // By their bits, two at a time: separate conversions would take one more operation for every second element.
   static METAL_FUNC float4 widen(bfloat4 v) {
     uint2 pairs = as_type<uint2>(v);
     return float4(as_type<float>(pairs.x << 16), as_type<float>(pairs.x & 0xffff0000u), as_type<float>(pairs.y << 16),
@@ -43,8 +43,8 @@ template <> struct Vec4<bfloat> {
   static METAL_FUNC bfloat4 round(float4 v) { return bfloat4(v); }
 };
 
-// Elements as the bits that they are, for values that are moved and not computed with. `value` widens without an
-// operation on floats where it can: bfloat is the upper half of a float.
+// Elements as bits, for values that are moved and not computed with. `value` widens without an operation on floats where
+// it can: bfloat is the upper half of a float.
 template <typename T> struct Bits;
 template <> struct Bits<float> {
   typedef uint type;
@@ -70,7 +70,7 @@ METAL_FUNC float read_any(device const ushort* p, ulong i, uint dtype) {
   return as_type<float>(uint(p[i]) << 16);
 }
 
-// Element i of a tensor that holds T or, where `wide`, float32.
+// Element i of a tensor that holds T, or float32 if `wide`.
 template <typename T> METAL_FUNC float read_wide(device const T* p, ulong i, bool wide) {
   if (wide) return ((device const float*)p)[i];
   return float(p[i]);
@@ -81,7 +81,7 @@ template <typename T> METAL_FUNC void write_wide(device T* p, ulong i, float val
   else p[i] = T(value);
 }
 
-// Where a row begins in a tensor that holds T or, where `wide`, float32.
+// Where a row begins in a tensor that holds T, or float32 if `wide`.
 template <typename T> METAL_FUNC device const T* wide_row(device const T* p, ulong at, bool wide) {
   return wide ? (device const T*)((device const float*)p + at) : p + at;
 }

@@ -1,26 +1,26 @@
-// The k largest elements of each row and their columns, largest first: of equal ones, as 0 and -0 are, the lower column
+// The k largest elements of each row and their columns, largest first: of equal ones, such as 0 and -0, the lower column
 // first, and NaN before all others.
 //
 // x [rows, columns] T, row stride in elements; values, ids [rows, chosen].
 // An element is a pair of a key, which descends as the element ascends, and its column. No two pairs of a row are equal,
-// so the order of comparisons does not matter. Keys come from an element's bits: a GPU may take small numbers for zeros
-// when it computes with them. Places after the end of a row are pairs that come after all others, each another one.
+// so the order of comparisons does not matter. Keys come from an element's bits: a GPU may treat small numbers as zeros
+// when it computes with them. Places past the end of a row are pairs that come after all others, each different.
 //
 // A piece is GDM_TOP_K_THREADS * GDM_TOP_K_EACH elements. Grid: (pieces, rows) threadgroups of GDM_TOP_K_THREADS.
 // gd_top_k finds the `chosen` first pairs of each piece of a row, in order, as a list; gd_top_k_merge those of each piece of
-// lists, `columns` pairs a row, until a row is one piece. Then the first pairs are the results.
+// lists, `columns` pairs per row, until a row is one piece. Then the first pairs are the results.
 // lists [rows, pieces, chosen], pairs.
-// 1. The first pair of each thread's. Where only one is wanted, the first of these is it. 2. Each thread counts the others'
-// first pairs that come before its own: the one with chosen - 1 before it bounds the piece's, so that at most `chosen` threads
-// have pairs within the bound. 3. These pairs go into threadgroup memory. 4. Each one's place is the number of those that
-// come before it.
+// 1. Each thread's first pair. If only one is wanted, it is the first of these. 2. Each thread counts the others' first pairs
+// that come before its own: the one with chosen - 1 before it bounds the piece's, so that at most `chosen` threads have pairs
+// within the bound. 3. These pairs go into threadgroup memory. 4. The place of each pair is the number of those that come
+// before it.
 // Threadgroup memory: first pairs [GDM_TOP_K_THREADS], pairs within the bound [chosen * GDM_TOP_K_EACH], 8 bytes each.
 // Function constants: none.
 #include "storage.h"
 
 constant constexpr uint TOP_K_NONE = 0xffffffffu;
 constant constexpr uint TOP_K_PIECE = GDM_TOP_K_THREADS * GDM_TOP_K_EACH;
-// Odd, and 0.618 of a piece: a thread has pairs of all places in lists, of which the first ones hold the most that are wanted.
+// Odd, and 0.618 of a piece: a thread has pairs from all places in lists, whose first places hold most of the wanted pairs.
 constant constexpr uint TOP_K_SPREAD = 2531;
 constant constexpr uint TOP_K_SIMDGROUPS = GDM_TOP_K_THREADS / GDM_SIMD_LANES;
 

@@ -281,7 +281,8 @@ export const weightFormats: Readonly<Record<WeightFormat, number>> = {
 /**
  * How rows of x are multiplied by a packed weight. int8 concerns weights that are, within a group of columns, a scale
  * times an integer plus an offset: MLX's affine forms, mxfp4 and nvfp4 (their own group), ggml's q2_k, q3_k and q6_k
- * (16 columns) and its other types (32). Floats and MLX's mxfp8 are multiplied exactly in either form. CPU only.
+ * (16 columns) and its other types (32). Floats and MLX's mxfp8 are multiplied exactly in either form. int8 is CPU
+ * only.
  *
  * - `exact`: as they are
  * - `int8`: rounded to 8 bits, group by group; products are exact integer sums

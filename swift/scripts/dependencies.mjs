@@ -34,12 +34,12 @@ export function findBun(root) {
   return null;
 }
 
-/** Whether this folder is a clone, whose dependencies set-up installs; in an installed package the package manager has. */
+/** Whether this folder is a clone, whose dependencies set-up installs; those of an installed package come from the package manager. */
 export function isClone(root) {
   return existsSync(join(root, "package-lock.json"));
 }
 
-/** A file of this folder by its path in it, so that a copy of the folder has its own; another one as it is. */
+/** A file of this folder by its path in the folder, so that a copy of the folder has its own; any other file as it is. */
 function withinRoot(root, file) {
   const path = relative(root, file);
   return path.startsWith("..") || isAbsolute(path) ? file : path;

@@ -51,7 +51,7 @@ export function run(command, args, { cwd, env = process.env, output = "capture",
     const end = () => {
       overtime = true;
       child.kill("SIGKILL");
-      // Its own children may hold its output open for ever.
+      // The command's own children may hold its output open for ever.
       for (const stream of [child.stdout, child.stderr]) stream?.destroy();
     };
     const timer = limit === undefined ? undefined : setTimeout(end, limit);

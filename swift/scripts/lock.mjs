@@ -1,4 +1,4 @@
-// One set-up at a time per folder, also when an earlier one was killed while it held the lock.
+// One set-up at a time per folder, even when an earlier one was killed while it held the lock.
 //
 // Lock files are numbered. A free, released or abandoned lock N is taken by creating N+1, which succeeds for only one
 // process; the highest number is never removed, so that no process takes over a lock that another has taken meanwhile.

@@ -12,7 +12,7 @@ export function readStamp(file) {
   }
 }
 
-/** Writes a stamp by a rename. */
+/** Writes a stamp and renames it into place. */
 export function writeStamp(file, value) {
   mkdirSync(dirname(file), { recursive: true });
   const temporary = `${file}.${process.pid}.new`;

@@ -28,7 +28,7 @@ public enum CPUBackend {
     return try open(threads: threads, kernels: kernels)
   }
 
-  /// Passes the number in a variable of the environment, if it is set, to a function that returns 0 for numbers that it does not take.
+  /// Passes the number in an environment variable, if it is set, to a function that returns 0 for numbers that it does not take.
   private static func force(_ name: String, expected: String, _ take: (Int32) -> Int32) throws(Failure) {
     guard let value = getenv(name), value.pointee != 0 else { return }
     let text = String(cString: value)

@@ -97,7 +97,7 @@ final class PageRange: @unchecked Sendable {
   }
 
   private static let hugePage = 2 << 20
-  /// Lengths are multiples of it, and of the system's pages.
+  /// Lengths are multiples of this, and of the system's pages.
   private static let grain = max(CPUMemory.alignment, Int(sysconf(Int32(_SC_PAGESIZE))))
   #if canImport(Darwin)
     private static let anonymous = MAP_ANON

@@ -52,8 +52,8 @@ final class DeviceQueue: @unchecked Sendable {
     lock.unlock()
   }
 
-  /// Ends the submissions from `ticket` on without completing their work: those that have not begun never do, one that
-  /// runs ends after its current work items. Each is finished with a failure. Does not wait for that.
+  /// Ends the submissions from `ticket` on without completing their work: those that have not begun never begin, and a
+  /// running one ends after its current work items. Each is finished with a failure. Does not wait for that.
   func stop(from ticket: UInt64) {
     lock.lock()
     var dropped: [any Submission] = []
@@ -66,7 +66,7 @@ final class DeviceQueue: @unchecked Sendable {
     for submission in dropped.reversed() { submission.finish(Executor.stopped) }
   }
 
-  /// Called when no more will be added. The device's thread ends when there is nothing left to run.
+  /// Called when no more submissions will be added. The device's thread ends when there is nothing left to run.
   func close() {
     lock.lock()
     isClosed = true

@@ -11,7 +11,7 @@ extension Executor {
 
   /// Several parts per thread, for work that reads each byte once and so gains nothing from running a part on the same
   /// thread again: a thread that loses its core for a while then delays the others by one part, not by its whole share.
-  /// Long work has more of them, up to `most` per thread, since at its end a thread waits for the other's part.
+  /// Long work has more of them, up to `most` per thread, since at its end a thread waits for another's part.
   func smallParts(nanoseconds: Double, most: Int = 32) -> Int {
     let parts = parts(nanoseconds: nanoseconds)
     guard parts > 1 else { return parts }
@@ -33,7 +33,7 @@ extension Executor {
     return Int64(min(most, max(64, wanted / 16 &* 16)))
   }
 
-  /// Equal items in equal shares, one for each thread, and these in parts that begin a multiple of `step` items after their share:
+  /// Equal items in equal shares, one for each thread, and shares in parts that begin a multiple of `step` items after their share:
   /// parts of whole steps alone would leave a thread up to a step more than another. The last part of each share is halved again and
   /// again, down to about `least` items: short parts at the end, which any thread may take, let all threads end at about the same time.
   ///

@@ -13,7 +13,7 @@ final class Executor {
   private var otherSequences = GrowingBuffer<gd_cpu_sequence>()
   private var stores = GrowingBuffer<gd_cpu_state_store>()
   private var copies = GrowingBuffer<gd_cpu_slot_copy>()
-  /// Ids of a tensor, each read once, as the caller may write there; -1 where they were wrong.
+  /// Ids of a tensor, each read once, since the caller may write there; -1 for wrong ones.
   var checkedIds = GrowingBuffer<Int32>()
   private let staging = Staging()
   private let otherStaging = Staging()
@@ -25,7 +25,7 @@ final class Executor {
   var linears = LinearGroup()
   /// The first failure of the current submission that does not keep its other ops from running.
   private var failure: Failure?
-  /// Its place among the devices that the pool's threads help; nil if there is none left.
+  /// This device's place among those that the pool's threads help; nil if there is none left.
   private let crew: Crew?
   /// The estimated time of the current op on one thread.
   var estimate = 0.0
@@ -64,7 +64,7 @@ final class Executor {
 
   private var isStopped: Bool { stopWord.pointee.load(ordering: .relaxed) != 0 }
 
-  /// - Throws: the failure of an op, with the op's name; later ops have not run, but for one that an op reported with
+  /// - Throws: the failure of an op, with the op's name; later ops have not run, unless the op reported it with
   ///   `fail`. Also after `stop`.
   func run(_ ops: [EncodedOp]) throws(Failure) {
     if let crew { ThreadPool.shared.begin(crew) }
@@ -97,7 +97,7 @@ final class Executor {
     roundedRows.held.forget()
   }
 
-  /// The submission fails when all of its ops have run; of several such failures the first counts.
+  /// The submission fails once all of its ops have run; of several such failures the first counts.
   func fail(_ failure: Failure) { self.failure = self.failure ?? failure }
 
   /// The failure of work whose device has lost its owner.

@@ -40,7 +40,7 @@ final class ExpertPlan {
   fileprivate private(set) var places = GrowingBuffer<Int32>()
   private var copies = GrowingBuffer<Int32>()
   private var counts = GrowingBuffer<Int64>()
-  /// The cost of each group's items, as that of so many single rows.
+  /// The cost of each group's items, in units of a single row's.
   fileprivate private(set) var costs: [Double] = []
 
   /// Reading a matrix costs more than multiplying a row by it once it is read.

@@ -9,7 +9,7 @@ struct HeldRows {
   private var rows = 0, columns = 0
   private var format: WeightFormat?
 
-  /// Whether memory has these rows; it will have them from now on.
+  /// Whether the memory already has these rows; from now on it does.
   mutating func hold(_ x: gd_cpu_tensor, rows: Int, columns: Int, for format: WeightFormat) -> Bool {
     let has = self.format == format && self.rows == rows && self.columns == columns
       && self.x.data == x.data && self.x.dtype == x.dtype && self.x.token_stride == x.token_stride
@@ -19,7 +19,7 @@ struct HeldRows {
 
   mutating func forget() { format = nil }
 
-  /// Forgets them if the op wrote where x is.
+  /// Forgets the rows if the op wrote where x is.
   mutating func forget(writtenBy op: Linear) {
     guard format != nil else { return }
     let held = Extent(x.data, elements: (rows &- 1) &* Int(x.token_stride) &+ columns, of: MemoryLayout<Float>.size)

@@ -40,7 +40,7 @@ extension Executor {
     }
   }
 
-  /// The same by the matrices of experts.
+  /// The same with the matrices of experts.
   func run(_ op: ExpertLinear, _ form: gd_cpu_int8_form) throws(Failure) {
     let each = op.sharesRows ? 1 : op.chosen
     let most = max(1, RoundedRows.most(columns: op.inFeatures, form) / each)
@@ -67,7 +67,8 @@ extension Executor {
 final class RoundedRows {
   var held = HeldRows()
 
-  /// Bytes that rows take, unless a single one takes more: they are soon read by all threads. The kernels' own order takes as many again, or fewer.
+  /// The most bytes of rows, unless a single one takes more: all threads soon read them. The kernels' own order takes as many again,
+  /// or fewer.
   private static let mostBytes = 8 << 20
 
   private static func bytes(columns: Int, _ form: gd_cpu_int8_form) -> (values: Int, factors: Int) {
@@ -80,7 +81,7 @@ final class RoundedRows {
     return max(1, mostBytes / (values &+ 3 &* factors))
   }
 
-  /// Without x and the format. turned: bytes of rows as the kernels take several.
+  /// Leaves out x and the format. turned: bytes of the rows in the order in which the kernels take several.
   func make(rows: Int, columns: Int, _ form: gd_cpu_int8_form, turned: Int = 0) throws(Failure) -> gd_cpu_int8_rows {
     let (values, factors) = RoundedRows.bytes(columns: columns, form)
     // Vectors read beyond the last factors.

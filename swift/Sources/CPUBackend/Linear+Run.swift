@@ -15,7 +15,7 @@ extension Executor {
     let panels = gd_cpu_linear_panels(&params)
     let outFeatures = Double(linears.outFeatures)
     let products = Double(op.rows) * Double(op.inFeatures) * outFeatures
-    // One row by floats is read for longer than it is multiplied.
+    // With one row by floats, reading takes longer than multiplying.
     let bytes = outFeatures * Double(op.matrix.format.layout.stored(columns: op.inFeatures) &* op.matrix.weight.dtype.size)
     let floats = op.rows > 1 ? Int(kernels.arrange_linear(&params, nil)) : 0
     // Parts of many rows are long, since each copies them.
@@ -30,7 +30,7 @@ extension Executor {
     let items = all.items &* panels
     if floats == 0 {
       // Each part copies its rows of x into the kernels' order, a twentieth of the time that eight blocks of outputs take. A few rows
-      // are copied once for all parts; with one that is no gain.
+      // are copied once for all parts; with one row that is no gain.
       parts = min(parts, max(threads, Int(items) / 8))
     }
     // Outputs of a few rows are made 24 at a time, three by three: three blocks of 16 leave none over. The shortest parts have as many.

@@ -1,12 +1,12 @@
 import CPUKernels
 import GatedDeltaTypes
 
-/// Linears one after another that multiply the same few rows, as one job: each job costs some microseconds, in which memory is idle.
+/// Consecutive linears that multiply the same few rows, as one job: each job costs some microseconds, in which memory is idle.
 struct LinearGroup: ~Copyable {
   private var members: [Linear] = []
   private var params = GrowingBuffer<gd_cpu_linear>()
 
-  /// Jobs of more rows are long, and those of several panels of x count their items otherwise.
+  /// Jobs of more rows are long, and those of several panels of x count their items differently.
   private static let mostRows = 16
   private static let mostMembers = 8
 

@@ -155,7 +155,7 @@ final class ReusedPages {
   private var pages: PageRange?
   private var capacity = 0
 
-  /// At least so many bytes, whose contents are lost, from a multiple of 4096 on.
+  /// At least `bytes` bytes, from a multiple of 4096 on; their old contents are lost.
   func reserve(_ bytes: Int) throws(Failure) -> UnsafeMutableRawPointer {
     if let pages, bytes <= capacity { return pages.start }
     pages = nil

@@ -188,14 +188,14 @@ private final class PoolWorker: @unchecked Sendable {
       && owner.compareExchange(expected: 0, desired: crew.index &+ 1, ordering: .acquiring).exchanged
   }
 
-  /// False if it does not belong to the crew.
+  /// False if the worker does not belong to the crew.
   func release(from crew: Crew) -> Bool {
     guard owner.load(ordering: .relaxed) == crew.index &+ 1 else { return false }
     owner.store(0, ordering: .releasing)
     return true
   }
 
-  /// Sends it to the current job of a crew. A message that it misses because it is late is lost with that job.
+  /// Sends the worker to the current job of a crew. A message that it misses because it is late is lost with that job.
   func tell(_ crew: Crew, own part: Int, number: UInt64) {
     let place = UInt64(crew.index) << PoolWorker.partBits | UInt64(part)
     message.pointee.store(

@@ -1,4 +1,4 @@
-/* AVX2 with FMA and F16C: 8 floats a vector, 16 registers. Processors since 2013 (Haswell, Zen). A second table is for those with
+/* AVX2 with FMA and F16C: 8 floats per vector, 16 registers. Processors since 2013 (Haswell, Zen). A second table is for those with
  * AVX-VNNI (Alder Lake, Zen 5). */
 #if defined(__x86_64__)
 #include <immintrin.h>

@@ -1,4 +1,4 @@
-/* AVX-512: 16 floats a vector, 32 registers. Processors since 2017 (Skylake-X, Zen 4) have all of these subsets. A
+/* AVX-512: 16 floats per vector, 32 registers. Processors since 2017 (Skylake-X, Zen 4) have all of these subsets. A
  * second table is for those with AVX-512 VNNI (Cascade Lake, Zen 4). */
 #if defined(__x86_64__)
 #include <immintrin.h>

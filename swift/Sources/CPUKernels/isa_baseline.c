@@ -1,4 +1,4 @@
-/* The instructions that every processor of the architecture has (SSE2 on x86-64): 4 floats a vector, no fused multiply-add. */
+/* The instructions that every processor of the architecture has (SSE2 on x86-64): 4 floats per vector, no fused multiply-add. */
 #if !defined(__aarch64__)
 #include "tables.h"
 

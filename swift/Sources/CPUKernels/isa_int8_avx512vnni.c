@@ -1,4 +1,4 @@
-/* int8 activations with AVX-512 VNNI: four products a lane. */
+/* int8 activations with AVX-512 VNNI: four products per lane. */
 #if defined(__x86_64__)
 #include <immintrin.h>
 

@@ -1,4 +1,4 @@
-/* int8 activations with AVX2 and AVX-VNNI: four products a lane. */
+/* int8 activations with AVX2 and AVX-VNNI: four products per lane. */
 #if defined(__x86_64__)
 #include <immintrin.h>
 

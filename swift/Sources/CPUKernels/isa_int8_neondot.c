@@ -1,4 +1,4 @@
-/* int8 activations with the dot products of Armv8.4: four products a lane. */
+/* int8 activations with the dot products of Armv8.4: four products per lane. */
 #if defined(__aarch64__)
 #include <arm_neon.h>
 

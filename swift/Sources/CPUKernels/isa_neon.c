@@ -1,4 +1,4 @@
-/* NEON: 4 floats a vector, 32 registers, on every aarch64 processor. A second table is for those with dot products of
+/* NEON: 4 floats per vector, 32 registers, on every aarch64 processor. A second table is for those with dot products of
  * bytes (Armv8.4, Apple M1). */
 #if defined(__aarch64__)
 #include <arm_neon.h>

@@ -214,7 +214,7 @@ uint64_t gd_cpu_nanoseconds(void) {
 }
 
 #if defined(__linux__)
-/* The total time that the calling thread has waited for a core, in nanoseconds; negative if the system does not tell. */
+/* The total time that the calling thread has waited for a core, in nanoseconds; negative if the system does not say. */
 static int64_t waited_for_core(void) {
   char text[96];
   int file = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);

@@ -41,11 +41,11 @@ GD_INT8_KERNELS(baseline);
 /* The number of pages of memory that the processor reads faster in turn than one after another: Intel's processors prefetch within a page
  * only. 0 for other processors. Written before any kernel runs. */
 extern __attribute__((visibility("hidden"))) int gd_cpu_asks_by_pages;
-/* Whether its vector units have 512 bits, if it has AVX-512: on Intel's processors, and on most of AMD's from Zen 5 on. Then several int8 rows are lanes with VBMI
- * (int8_turned_dots.h), numbers of small blocks for one row are asked for into the first cache, and up to 24 rows by floats have no panels (linear.h). Written
- * as early. */
+/* Whether an AVX-512 processor's vector units have 512 bits: on Intel's, and on most of AMD's from Zen 5 on. Then several int8
+ * rows are lanes with VBMI (int8_turned_dots.h), numbers of small blocks for one row are asked for into the first cache, and up
+ * to 24 rows by floats have no panels (linear.h). Written as early. */
 extern __attribute__((visibility("hidden"))) int gd_cpu_is_wide;
-/* Whether it has AVX-512 VBMI and GFNI, which kernels of int8 use besides their set's instructions. Written as early. */
+/* Whether the processor has AVX-512 VBMI and GFNI, which int8 kernels use besides their set's instructions. Written as early. */
 extern __attribute__((visibility("hidden"))) int gd_cpu_has_vbmi;
 
 /* Monotonic time. */

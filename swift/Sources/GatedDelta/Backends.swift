@@ -21,7 +21,7 @@ enum Backends {
     }
   }
 
-  /// Metal where there is a real GPU, else the CPU: an emulation must be asked for by name.
+  /// Metal if there is a real GPU, else the CPU: an emulation must be asked for by name.
   private static func automatic(threads: Int) throws(Failure) -> any Backend {
     if !MetalBackend.isEmulated, let metal = try? MetalBackend.open() { return metal }
     return try CPUBackend.open(threads: threads)

@@ -58,7 +58,7 @@ public protocol Backend: AnyObject, Sendable {
   /// Memory over pieces, which it keeps.
   func join(_ pieces: JoinedPieces) throws(Failure) -> Memory
 
-  /// Bytes of the longest buffer.
+  /// Bytes of the largest buffer.
   var largestBuffer: Int { get }
 
   /// Refuses an op that this backend cannot run, before the op is encoded.
@@ -75,8 +75,8 @@ public protocol Backend: AnyObject, Sendable {
   /// thread.
   func assist(_ submission: any Submission)
 
-  /// Ends the submissions from `ticket` on as soon as it can, without blocking: those that have not begun never do, and
-  /// those that run skip as much as possible. Each is finished, and touches no memory after that. No more work is
+  /// Ends the submissions from `ticket` on as soon as it can, without blocking: those that have not begun never begin, and
+  /// running ones skip as much as possible. Each is finished, and touches no memory after that. No more work is
   /// submitted.
   func stop(from ticket: UInt64)
 

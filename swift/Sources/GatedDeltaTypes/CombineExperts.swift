@@ -1,4 +1,4 @@
-/// The weighted sum of a token's experts, with what is added to it. See `gd_combine_experts`.
+/// The weighted sum of a token's experts and what is added to it. See `gd_combine_experts`.
 public final class CombineExperts: Sendable {
   public let tokens, chosen, dim: Int
   public let experts, weights: TensorView

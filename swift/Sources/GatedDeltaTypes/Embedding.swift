@@ -1,11 +1,11 @@
 /// Rows of a matrix by number. The numbers are in its `Sequences`: `readSlots` are the ids, one for each row of `out`,
-/// each in 0..<vocabulary; or an op before it writes them. See `gd_embedding`.
+/// each in 0..<vocabulary; or an earlier op writes them. See `gd_embedding`.
 public final class Embedding: Sendable {
   public let rows: Int
   /// [vocabulary, dim]
   public let matrix: Matrix
   public let out: TensorView
-  /// [rows], in place of those of the `Sequences`. Anything may stand there: the kernel that reads it checks it.
+  /// [rows], in place of those of the `Sequences`. They may be any numbers: the kernel that reads them checks them.
   public let deviceIds: TensorView?
 
   public var vocabulary: Int { matrix.rows }
@@ -18,7 +18,7 @@ public final class Embedding: Sendable {
     self.deviceIds = deviceIds
   }
 
-  /// Why a submission fails that has read an id of no row of the matrix.
+  /// The failure of a submission that has read an id of no row of the matrix.
   public func failure(id: Int32, row: Int) -> Failure {
     Failure(
       .range, argument: "deviceIds[\(row)]", expected: "a row in 0..<\(vocabulary)", received: "\(id)")

@@ -3,12 +3,12 @@ public final class ExpertLinear: Sendable {
   /// `chosen`: experts of a token.
   public let tokens, chosen, experts: Int
   public let options: Options
-  /// Where `sharesRows`, a token's row serves all of its experts, and the view has no heads; else it has one for each.
+  /// If `sharesRows`, a token's row serves all of its experts, and the view has no heads; else it has one head for each.
   public let x: TensorView
   public let sharesRows: Bool
   /// The experts' matrices as one, [experts * outFeatures, inFeatures].
   public let matrices: Matrix
-  /// [tokens, chosen]. Anything may stand there: the kernel that reads it checks it.
+  /// [tokens, chosen]. They may be any numbers: the kernel that reads them checks them.
   public let ids: TensorView
   public let out: TensorView
 
@@ -32,7 +32,7 @@ public final class ExpertLinear: Sendable {
     self.out = out
   }
 
-  /// Why a submission fails that has read an id of no expert, of that row of `out`.
+  /// The failure of a submission that has read an id of no expert for that row of `out`.
   public func failure(id: Int32, row: Int) -> Failure {
     Failure(
       .range, argument: "ids[\(row / chosen), \(row % chosen)]", expected: "an expert, 0..\(experts - 1)",

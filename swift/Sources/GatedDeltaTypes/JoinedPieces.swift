@@ -1,7 +1,7 @@
-/// As many bytes of each of several places in mapped memory.
+/// Several pieces of mapped memory, of equal lengths.
 public final class JoinedPieces: Sendable {
   public struct Piece: Sendable {
-    /// Of `buffers`.
+    /// An index of `buffers`.
     public let buffer: Int
     /// In bytes.
     public let offset: Int
@@ -12,14 +12,14 @@ public final class JoinedPieces: Sendable {
     }
   }
 
-  /// The different buffers, which it keeps.
+  /// The different buffers, which this object keeps.
   public let buffers: [Memory]
   public let pieces: [Piece]
   public let bytesEach: Int
   /// The files under the buffers, each once.
   public let files: [MappedFile]
 
-  /// Checked by the caller: every piece is inside its buffer, which is mapped, and all offsets leave the same remainder by 4.
+  /// Checked by the caller: every piece is inside its buffer, which is mapped, and all offsets are equal modulo 4.
   public init(buffers: [Memory], pieces: [Piece], bytesEach: Int) {
     self.buffers = buffers
     self.pieces = pieces
@@ -31,7 +31,7 @@ public final class JoinedPieces: Sendable {
 
   public var byteCount: Int { pieces.count &* bytesEach }
 
-  /// An offset that is a multiple of no more than all of the pieces' are, with their remainder.
+  /// An offset that is as aligned as the least aligned piece, with the pieces' remainder.
   public var commonOffset: Int {
     let remainder = (pieces.first?.offset ?? 0) % 4
     let above = pieces.reduce(0) { $0 | ($1.offset &- remainder) }

@@ -34,7 +34,7 @@ public final class MappedFile: Sendable {
   /// In bytes, when it was mapped.
   public var byteCount: UInt64 { stamp.byteCount }
 
-  /// Throws if the file is no longer as it was mapped: cut, written to, replaced, renamed. It takes one system call.
+  /// Throws if the file has changed since it was mapped: cut, written to, replaced, renamed. It takes one system call.
   public func check() throws(Failure) {
     var status = stat()
     guard fstat(descriptor, &status) == 0 else {
@@ -98,7 +98,7 @@ public final class FileWindow: @unchecked Sendable {
   /// Checked by the caller: `offset` is a multiple of the alignment, and the range is not empty and inside the file.
   public init(of file: MappedFile, offset: UInt64, byteCount: Int) throws(Failure) {
     let length = (byteCount + FileWindow.alignment - 1) / FileWindow.alignment * FileWindow.alignment
-    // Where address and offset agree in their lowest bits, the system can map whole huge pages of its cache.
+    // If address and offset agree in their lowest bits, the system can map whole huge pages of its cache.
     let grain = length >= FileWindow.hugePage ? FileWindow.hugePage : FileWindow.alignment
     reservedBytes = length + grain
     guard let reserved = mmap(nil, reservedBytes, PROT_NONE, MAP_PRIVATE | FileWindow.anonymous, -1, 0),
@@ -115,7 +115,7 @@ public final class FileWindow: @unchecked Sendable {
       throw Failure(.file, argument: file.path, expected: "a file that can be mapped", received: reason)
     }
     #if os(Linux)
-      // Read from disk, and mapped, by huge pages, where the file system has them in its cache.
+      // Read from disk and mapped in huge pages, if the file system has them in its cache.
       if length >= FileWindow.hugePage { madvise(pointer, length, MADV_HUGEPAGE) }
     #endif
     self.file = file

@@ -3,7 +3,7 @@ public struct WeightLayout: Sendable {
   /// A tensor [rows, blocks of a row] next to the blocks.
   public enum Companion: Sendable, Equatable {
     case none
-    /// Of any float dtype, which is the same for scales and biases.
+    /// Of any float dtype, the same for scales and biases.
     case floats
     case only(DType)
   }
@@ -14,7 +14,7 @@ public struct WeightLayout: Sendable {
   public let dtype: DType
   /// The suffix of the names of the kernels that unpack it.
   public let kernel: String
-  /// Which of those that the same kernels unpack: GDM_UNPACK_* of the shaders.
+  /// The format among those that the same kernels unpack: GDM_UNPACK_* of the shaders.
   public let variant: Int
   public let scales, biases: Companion
 
@@ -33,7 +33,7 @@ public struct WeightLayout: Sendable {
 
   /// Whether elements are packed into blocks of several.
   public var isPacked: Bool { elements > 1 }
-  /// Elements of the tensor of blocks that so many columns take.
+  /// The number of elements that `columns` columns take in the tensor of blocks.
   public func stored(columns: Int) -> Int { columns / elements &* bytes / dtype.size }
 }
 

@@ -9,9 +9,9 @@ open class Memory: @unchecked Sendable {
     case own
     /// Borrowed from the caller (`gd_buffer_wrap`): never freed here.
     case wrapped
-    /// A file's (`gd_file_map`): only read.
+    /// A file's (`gd_file_map`): read-only.
     case mapped(FileWindow)
-    /// Pieces of mapped memory (`gd_buffer_join`): only read. The pointer is that of the backend's table of them.
+    /// Pieces of mapped memory (`gd_buffer_join`): read-only. The pointer is that of the backend's table of the pieces.
     case joined(JoinedPieces)
   }
 
@@ -37,7 +37,7 @@ open class Memory: @unchecked Sendable {
     if case .own = origin { false } else { true }
   }
 
-  /// Whether it is of mapped files, which nothing may write to.
+  /// Whether it belongs to mapped files, which nothing may write to.
   public var isReadOnly: Bool {
     switch origin {
     case .own, .wrapped: false
@@ -45,12 +45,12 @@ open class Memory: @unchecked Sendable {
     }
   }
 
-  /// Its pieces, if they do not stand one after another.
+  /// Its pieces, if they do not follow one another.
   public var pieces: JoinedPieces? {
     if case .joined(let pieces) = origin { pieces } else { nil }
   }
 
-  /// Counts it as long as it exists. Called once, before anything else uses it.
+  /// Counts this memory as long as it exists. Called once, before anything else uses the memory.
   public func count(in usage: MemoryUsage) {
     self.usage = usage
     usage.add(byteCount, origin)
@@ -58,13 +58,13 @@ open class Memory: @unchecked Sendable {
 }
 
 extension [MappedFile] {
-  /// Adds those that are not there yet: a submission reads a few files, hundreds of times.
+  /// Adds the files that are not in the list yet: a submission reads a few files, hundreds of times.
   public mutating func unite(_ others: [MappedFile]) {
     for other in others where !contains(where: { $0 === other }) { append(other) }
   }
 }
 
-/// Bytes of a device's memory that exist now, those that only pending work keeps included.
+/// Bytes of a device's memory that exist now, including those that only pending work keeps.
 public final class MemoryUsage: Sendable {
   private let ownBytes = Atomic<Int>(0)
   private let mappedBytes = Atomic<Int>(0)

@@ -10,13 +10,13 @@ public enum DType: UInt32, NamedOption {
   case f32 = 1
   case f16 = 2
   case bf16 = 3
-  /// index data of the host only
+  /// only for the host's index data
   case i32 = 4
-  /// words of packed weights only
+  /// only for words of packed weights
   case u32 = 5
-  /// index data that an op writes and another reads, which checks it as it runs; 32-bit integers
+  /// 32-bit index data that one op writes, and another reads and checks as it runs
   case id32 = 6
-  /// blocks of packed weights only
+  /// only for blocks of packed weights
   case u8 = 7
 
   public var publicName: String {
@@ -32,8 +32,8 @@ public enum DType: UInt32, NamedOption {
   }
 }
 
-/// How the decay a in (0, 1] is computed from the given gate. Systems differ in this, and a wrong guess gives wrong
-/// numbers of the right size, so there is no default.
+/// How the decay a in (0, 1] is computed from the given gate. Systems differ in this, and a wrong guess gives plausible
+/// but wrong numbers, so there is no default.
 public enum GateForm: UInt32, NamedOption {
   /// a (mlx-lm, MAX)
   case decay = 1
@@ -133,7 +133,7 @@ public enum Algorithm: UInt32, NamedOption {
   case auto = 0
   /// token by token
   case recurrent = 1
-  /// 16 tokens at a time as products of matrices, with bits of its own; CPU only
+  /// 16 tokens at a time, as matrix products, with different bits; CPU only
   case chunked = 2
 
   public var publicName: String {
@@ -145,11 +145,11 @@ public enum Algorithm: UInt32, NamedOption {
   }
 }
 
-/// How a GPU multiplies matrices. Bits of one are not the other's.
+/// How a GPU multiplies matrices. The two give different bits.
 public enum Products: UInt32, NamedOption {
-  /// as sums of rows in an order that is written down
+  /// as sums of rows in a documented order
   case rows = 0
-  /// by the GPU's matrix units, whose order is their own; Metal only
+  /// with the GPU's matrix units, which sum in an order of their own; Metal only
   case matrix = 1
 
   public var publicName: String {
@@ -194,9 +194,9 @@ public enum WeightForm: UInt32, NamedOption {
 }
 
 /// How a matrix is stored: as floats; in MLX's affine form of 2 to 8 bits with a scale and a bias for each group (g) of
-/// 32, 64 or 128 columns; in one of ggml's types of blocks, as GGUF files have them, whose elements are those of its
-/// dequantize_row functions in float32 ("@unpack Ggml" has ggml's number of the type); or in one of MLX's micro-scaled
-/// forms: small floats with a scale of one byte for each 32 or 16 columns.
+/// 32, 64 or 128 columns; in one of ggml's block types, as in GGUF files, whose elements are those that ggml's
+/// dequantize_row functions give in float32 ("@unpack Ggml" has ggml's number of the type); or in one of MLX's
+/// micro-scaled forms: small floats with a one-byte scale for each 32 or 16 columns.
 public enum WeightFormat: UInt32, NamedOption {
   case f32 = 1
   case f16 = 2
@@ -279,9 +279,9 @@ public enum WeightFormat: UInt32, NamedOption {
   }
 }
 
-/// How rows of x are multiplied by a packed weight. Of the weights that int8 concerns, each is a scale times an
-/// integer, plus an offset, for a group of columns: MLX's affine forms, mxfp4 and nvfp4 (their group), ggml's q2_k,
-/// q3_k and q6_k (16 columns) and other types (32). Floats and MLX's mxfp8 are multiplied exactly all the same. The CPU
+/// How rows of x are multiplied by a packed weight. int8 concerns weights that are, within a group of columns, a scale
+/// times an integer plus an offset: MLX's affine forms, mxfp4 and nvfp4 (their own group), ggml's q2_k, q3_k and q6_k
+/// (16 columns) and its other types (32). Floats and MLX's mxfp8 are multiplied exactly in either form. int8 is CPU
 /// only.
 public enum ActivationForm: UInt32, NamedOption {
   /// as they are

@@ -2,7 +2,7 @@ import Glibc
 
 /// Shared memory of the emulated device, page-aligned as Apple's is.
 final class EmulatedBuffer: MTLBuffer, @unchecked Sendable {
-  /// Apple silicon's page: also where Linux has smaller ones, so that what works here works there.
+  /// Apple silicon's page, even if Linux has smaller ones, so that what works here works there.
   static let page = 16384
 
   let length: Int
@@ -22,7 +22,7 @@ final class EmulatedBuffer: MTLBuffer, @unchecked Sendable {
     self.deallocator = { pointer, _ in free(pointer) }
   }
 
-  /// Nil where Apple asks for whole pages and these are not.
+  /// Nil if Apple asks for whole pages and these are not.
   init?(
     device: EmulatedDevice, borrowing pointer: UnsafeMutableRawPointer, length: Int,
     deallocator: (@Sendable (UnsafeMutableRawPointer, Int) -> Void)?

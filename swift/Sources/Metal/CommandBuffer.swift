@@ -4,7 +4,7 @@ import Glibc
 /// dispatches of one group in any order.
 final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
   let queue: EmulatedQueue
-  /// If false, the caller keeps them alive until it has completed.
+  /// If false, the caller keeps buffers alive until the command buffer has completed.
   let retainsBuffers: Bool
   private let condition = Condition()
   // Guarded by `condition`.
@@ -17,7 +17,7 @@ final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
   private var isOver = false
   private var calls = EncoderCalls()
   private var times: (start: CFTimeInterval, end: CFTimeInterval) = (0, 0)
-  /// Of the thread that made it, until then.
+  /// The work of the thread that made this command buffer, until it did so.
   private var workBefore = HostWork()
 
   init(queue: EmulatedQueue, retainsBuffers: Bool) {
@@ -131,7 +131,7 @@ final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
       self.handlers = []
       groups = []
       times = (start, end)
-      // A misuse that came after commit stays the command buffer's.
+      // A misuse after the commit remains the command buffer's.
       problem = fault ?? problem
       state = problem == nil ? .completed : .error
       return taken
@@ -147,7 +147,7 @@ final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
     return CFTimeInterval(time.tv_sec) + CFTimeInterval(time.tv_nsec) * 1e-9
   }
 
-  /// Adds the kernels' accesses of memory to `accesses`.
+  /// Adds the kernels' memory accesses to `accesses`.
   private func execute(_ groups: [[Dispatch]], _ accesses: inout UInt64) -> MTLCommandBufferError? {
     for group in groups {
       // The emulator compares the memory that dispatches touch; their bindings show which of it to remember.

@@ -18,7 +18,7 @@ struct EncoderCalls: Equatable, Sendable {
   }
 }
 
-/// The work of Swift's runtime on this thread for callers of the emulation, without that inside it.
+/// The work of Swift's runtime on this thread for callers of the emulation, without the work inside the emulation.
 struct HostWork: Equatable, Sendable {
   var allocations: UInt64 = 0
   var retains: UInt64 = 0
@@ -32,7 +32,7 @@ struct HostWork: Equatable, Sendable {
   /// Begins to count, for the rest of the process; false if this Swift's runtime cannot.
   static func begin() -> Bool { emulator_work_begin() != 0 }
 
-  /// Leaves out what `body` does.
+  /// Leaves out the work of `body`.
   @inline(__always) static func without<Result>(_ body: () throws -> Result) rethrows -> Result {
     emulator_work_pause()
     defer { emulator_work_resume() }
@@ -44,9 +44,9 @@ struct HostWork: Equatable, Sendable {
   }
 }
 
-/// A file with a line for each command buffer that was committed: JSON, with the encoder's calls, the host's work from
-/// its making to its commit (`encoding`), and all since the one before it was committed (`all`), which takes it that one
-/// thread commits. GATED_DELTA_EMULATOR_COUNTS names it.
+/// A file with a line of JSON for each committed command buffer: the encoder's calls, the host's work from the making of
+/// the command buffer to its commit (`encoding`), and all work since the commit before (`all`), on the assumption that one
+/// thread commits. GATED_DELTA_EMULATOR_COUNTS names the file.
 final class CountsFile: @unchecked Sendable {
   private let file: UnsafeMutablePointer<FILE>
   private var last = HostWork()

@@ -1,7 +1,7 @@
 import CEmulator
 import Glibc
 
-/// The GPU that is not there: kernels run on the CPU (see `emulator.h`), limits are those of an M1 (Apple7).
+/// An emulated GPU: kernels run on the CPU (see `emulator.h`), limits are those of an M1 (Apple7).
 final class EmulatedDevice: MTLDevice, @unchecked Sendable {
   /// How hard the emulation tries to show a mistake, and how far its GPU is from the largest.
   struct Settings: Sendable {
@@ -10,12 +10,12 @@ final class EmulatedDevice: MTLDevice, @unchecked Sendable {
     var maxThreads: [String: Int] = [:]
     /// Microseconds before each command buffer starts, so that reading results too early shows.
     var delay: UInt32 = 0
-    /// The cores that the GPU has; nil: as many as the backend takes where it does not know them.
+    /// The GPU's cores; nil: as many as the backend assumes if it does not know them.
     var cores: Int?
     var order = DispatchOrder.forward
     /// The file for command buffers' calls and the host's work for them; empty for none.
     var counts = ""
-    /// Accesses of memory per second, from which its times follow; nil: the times of the machine's clock.
+    /// Memory accesses per second, from which the GPU's times follow; nil: the times of the machine's clock.
     var speed: Double?
     /// Seconds after which the system ends a command buffer, and ignores those that follow on its queue. Only with a speed.
     var patience = Double.infinity

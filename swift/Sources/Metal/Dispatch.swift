@@ -1,6 +1,6 @@
 import CEmulator
 
-/// A buffer that a command buffer keeps, or that it only knows.
+/// A buffer that a command buffer keeps, or only knows.
 struct BufferReference {
   private let kept: EmulatedBuffer?
   private weak var known: EmulatedBuffer?
@@ -31,7 +31,7 @@ struct Dispatch {
       return UInt(bitPattern: buffer.contents() + offset)
     }
 
-    /// The memory that it may reach: up to the buffer's end, because only the kernel knows how much it uses.
+    /// The memory that the kernel may reach: up to the buffer's end, because only the kernel knows how much it uses.
     var extent: Range<UInt>? {
       guard case .buffer(let reference, let offset) = value, let buffer = reference.buffer, let address else { return nil }
       return address..<(address + UInt(buffer.length - offset))
@@ -53,8 +53,8 @@ struct Dispatch {
     arguments.compactMap { $0.isWritten == written ? $0.extent : nil }
   }
 
-  /// Runs it in a group of dispatches without a barrier between them: `together` numbers the group, 0 for the first
-  /// dispatch; the others may write `written` and only read `read`. Adds its accesses of memory to `accesses`. Returns the
+  /// Runs this one in a group of dispatches without a barrier between them: `together` numbers the group, 0 for the first
+  /// dispatch; the others may write `written` and only read `read`. Adds its memory accesses to `accesses`. Returns the
   /// emulator's message, or nil.
   func run(
     together: inout UInt64, accesses: inout UInt64, written: [Range<UInt>], read: [Range<UInt>]
@@ -74,7 +74,7 @@ struct Dispatch {
           return "\(pipeline.describe(argument.index)) was released before the command buffer had completed"
         }
         held.append(buffer)
-        // Memory that all only read is never in conflict; memory that this one writes must not even be read by others.
+        // Memory that all dispatches only read is never in conflict; memory that this one writes must not even be read by others.
         let conflicting = argument.isWritten ? written + read : written
         let isShared = argument.extent.map { extent in conflicting.contains { $0.overlaps(extent) } } ?? false
         buffers.append(
@@ -126,7 +126,7 @@ enum DispatchOrder: Sendable {
   case reverse
   case random(seed: UInt64)
 
-  /// `reverse` or `random:SEED`; all else is forward.
+  /// `reverse` or `random:SEED`; anything else is forward.
   init(_ text: String) {
     if text == "reverse" {
       self = .reverse

@@ -161,7 +161,7 @@ extension EmulatedEncoder {
   /// Nil after a misuse.
   private func arguments(of pipeline: EmulatedPipeline) -> [Dispatch.Argument]? {
     var arguments: [Dispatch.Argument] = []
-    // Metal lets it pass; a host that counts its arguments otherwise than the kernel is wrong all the same.
+    // Metal lets this pass, but a host that counts its arguments differently from the kernel is wrong.
     if let kernel = pipeline.reflection, let unknown = fresh.filter({ kernel.buffers[$0] == nil }).min() {
       misuse("buffer \(unknown) is set, but the kernel has no such argument")
       return nil
@@ -208,7 +208,7 @@ extension EmulatedEncoder {
       }
       available = buffer.length - offset
     }
-    // As the host's structure has it and the kernel's reads it: more bytes are as wrong as fewer.
+    // The host's structure must be the one that the kernel reads: more bytes are as wrong as fewer.
     if case .bytes = argument.value, let expected, expected.isReference, available != expected.byteCount {
       misuse("\(describe(argument.index)): \(available) bytes of setBytes for \(expected.byteCount)")
       return false

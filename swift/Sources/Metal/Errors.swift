@@ -38,5 +38,5 @@ public func emulationProblem() -> String? {
   }
 }
 
-/// The cores of an emulated GPU; nil if its settings give none. Metal has no such question, so this is not Apple's.
+/// The cores of an emulated GPU; nil if its settings give none. Metal has no such function, so this is not Apple's.
 public func emulatedCores(of device: any MTLDevice) -> Int? { (device as? EmulatedDevice)?.settings.cores }

@@ -1,4 +1,4 @@
-/// As much of JSON as `emu_reflection` speaks: no fractions, no exponents, escapes of one character only.
+/// The part of JSON that `emu_reflection` uses: no fractions, no exponents, only one-character escapes.
 enum JSON {
   case object([String: JSON])
   case array([JSON])

@@ -3,7 +3,7 @@ import CEmulator
 /// The translated kernels, which were made from the text that `EmulatedDevice.makeLibrary` has compared.
 final class EmulatedLibrary: MTLLibrary {
   let device: EmulatedDevice
-  /// Those whose kernels it has; nil for all.
+  /// The files whose kernels the library has; nil for all.
   private let files: Set<String>?
 
   init(device: EmulatedDevice, files: Set<String>?) {
@@ -31,7 +31,7 @@ final class EmulatedFunction: MTLFunction, @unchecked Sendable {
       guard let number = UInt32(exactly: index), number <= 65535 else {
         throw MetalEmulationError("\(name): a function constant's index is \(index), the last is 65535")
       }
-      // Each value on a 16-byte boundary, as its type may ask for.
+      // Each value on a 16-byte boundary, as its type may require.
       while bytes.count % 16 != 0 { bytes.append(0) }
       starts.append(bytes.count)
       bytes += value.bytes

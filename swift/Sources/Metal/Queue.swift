@@ -54,7 +54,7 @@ final class EmulatedQueue: MTLCommandQueue, @unchecked Sendable {
   private var uncompleted = 0
   private var failures: [MTLCommandBufferError.Code] = []
   private var sets: [any MTLResidencySet] = []
-  // The running thread's alone.
+  // Only for the running thread.
   private var groups: UInt64 = 0
   /// Whether a command buffer was ended: the system runs no later ones.
   private var ignores = false
@@ -136,7 +136,7 @@ final class EmulatedQueue: MTLCommandQueue, @unchecked Sendable {
       }, context.toOpaque())
     pthread_attr_destroy(&attributes)
     if status != 0 {
-      // No thread to be had: the caller's does the work.
+      // No thread is available: the caller's does the work.
       context.release()
       drain()
     }

@@ -14,7 +14,7 @@ struct KernelReflection {
   /// The shader file that it is in.
   var file = ""
   var buffers: [Int: Buffer] = [:]
-  /// Names of the threadgroup arguments that the host sets the length of.
+  /// Names of the threadgroup arguments whose length the host sets.
   var threadgroups: [Int: String] = [:]
 
   private init(_ kernel: JSON) {
@@ -30,7 +30,7 @@ struct KernelReflection {
     }
   }
 
-  /// Those of a library's kernels, by its text.
+  /// The descriptions of a library's kernels, by the library's text.
   static let known = Texts { read($0) }
 
   /// By kernel name; nil if the text is not of the form that `emulator.h` describes.

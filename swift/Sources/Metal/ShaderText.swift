@@ -2,7 +2,7 @@
 struct ShaderText {
   static let known = Texts { ShaderText($0) }
 
-  /// By file and number. Lines that only stood for an included file are empty, or not there.
+  /// By file and number. Lines that only included a file are empty or missing.
   private var lines: [Substring: [Int: Substring]] = [:]
 
   init(_ text: String) {
@@ -22,7 +22,7 @@ struct ShaderText {
   /// The names of its files.
   var files: Set<String> { Set(lines.keys.map(String.init)) }
 
-  /// The first place where one of its files is not as in another text; nil if each is there as it is here.
+  /// The first place where one of this text's files differs in another text; nil if that text has them all unchanged.
   func difference(from other: ShaderText) -> String? {
     if lines.isEmpty { return "its first line" }
     for (file, own) in lines.sorted(by: { $0.key < $1.key }) {

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// Texts, each with its contents as they were read once: every device has the same texts of the same kernels, and tests open devices by the hundred.
+/// Texts, each with its contents, which are read once: every device has the same texts of the same kernels, and tests open hundreds.
 final class Texts<Value: Sendable>: Sendable {
   private let read: @Sendable (String) -> Value
   private let known = Mutex<[String: Value]>([:])

@@ -68,7 +68,7 @@ public enum MTLCommandBufferStatus: Sendable {
   case error
 }
 
-/// A copy of some bytes. Apple's is of the module Dispatch.
+/// A copy of some bytes. Apple's is in the module Dispatch.
 public struct DispatchData: Sendable {
   let bytes: [UInt8]
 

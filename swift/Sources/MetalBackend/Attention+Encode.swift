@@ -60,7 +60,7 @@ extension Pass {
         tasks.append(task)
       }
     }
-    // Two spans a threadgroup leave half as many results; with few threadgroups a GPU has cores for each span.
+    // Two spans per threadgroup leave half as many results; with few threadgroups a GPU has cores for each span.
     let spansEach = !byMatrix && spans * op.keyHeads >= 4 * fewThreadgroups ? 2 : 1
     let resultBytes = op.keyHeads * rows * op.headDim * 4
     let spanWork = 2 * op.keyHeads * rows * op.headDim * GDM_ATTENTION_SPAN
@@ -72,7 +72,7 @@ extension Pass {
       sums: try arena.region(byteCount: results * op.keyHeads * rows * 8))
   }
 
-  /// Neighbouring tasks of at most so many results together, or one of more; and the most results of any.
+  /// Neighbouring tasks with at most `most` results together, or one with more; and the most results of any range.
   private static func ranges(of results: [Int], most: Int) -> (ranges: [Range<Int>], results: Int) {
     var ranges: [Range<Int>] = []
     var (first, sum, largest) = (0, 0, 0)
@@ -119,7 +119,7 @@ extension Pass {
         pageTokens: UInt32(element: op.pageTokens), spans: UInt32(element: attention.spansEach)),
       groups: (threadgroups.count / 6, op.keyHeads, 1), threads: .exactly(GDM_ATTENTION_THREADS))
 
-    // A simdgroup a row where rows fill the GPU, else one for each of a row's chains.
+    // One simdgroup per row if rows fill the GPU, else one for each of a row's chains.
     let isFew = tasks.count / 6 * op.keyHeads * attention.rows <= 8 * fewThreadgroups
     let simdgroups = isFew ? min(GDM_ATTENTION_CHAINS, ceilDiv(mostSpans, 2)) : 1
     var kernel = Kernel(family: .attentionCombine, activation: op.query.dtype)

@@ -24,7 +24,7 @@ extension Pass {
       && (op.weight.dtype != .f32 || op.weight.offset % 16 == 0) && (op.state?.offset ?? 0) % (4 * op.stateDType.size) == 0
       && (op.states.source?.offset ?? 0) % (4 * op.stateDType.size) == 0
     let blocks = ceilDiv(op.channels, isUpdate ? 4 * GDM_CONV_THREADS : GDM_CONV_THREADS)
-    // A thread's weights serve two sequences where they fill the GPU by twos.
+    // A thread's weights serve two sequences if those fill the GPU in twos.
     let each = isUpdate && blocks * sequences.count >= 4 * fewThreadgroups ? 2 : 1
     kernel.constants.set(.convUpdate, isUpdate ? UInt32(element: each) : 0)
     var list = takeArguments()

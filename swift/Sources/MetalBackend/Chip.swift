@@ -11,12 +11,12 @@ struct Chip {
   let cores: Int?
 
   /// With this many threadgroups or fewer, the cores have at most two each: variants with more registers, which wait less, cost
-  /// no occupancy there. Two a core of an M chip's 16, where the number is not known.
+  /// no occupancy there. If the number of cores is not known, two for each of an M chip's 16.
   var fewThreadgroups: Int { 2 * (cores ?? 16) }
 }
 
 #if canImport(IOKit)
-  /// The cores of the GPU, as the system's registry of devices has them: Metal does not tell.
+  /// The GPU's cores, from the system's registry of devices: Metal does not report them.
   func cores(of device: any MTLDevice) -> Int? {
     var iterator: io_iterator_t = 0
     guard let matching = IOServiceMatching("AGXAccelerator"),

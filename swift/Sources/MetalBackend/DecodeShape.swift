@@ -21,7 +21,7 @@ struct DecodeShape {
 }
 
 /// The spread of prefill: prefill.h. If threadgroups are few, each waits for its own steps, so blocks are longer and outputs
-/// are stored at once. If they are many, several share a core, and each has two rows a lane group.
+/// are stored at once. If they are many, several share a core, and each has two rows per lane group.
 struct PrefillShape {
   /// Rows of a lane group.
   let tileRows: Int

@@ -15,7 +15,7 @@ extension Pass {
     } else {
       given = .reads(try arena.region(copying: ids.readSlots))
     }
-    // Without elements there is nothing but the ids to look at.
+    // Without elements, there are only ids to check.
     try dispatch(
       kernel,
       [

@@ -3,7 +3,7 @@ import GatedDeltaTypes
 import Metal
 
 extension MetalBackend {
-  /// Has `open` give a device that runs the translated kernels of this library, from now on.
+  /// From now on, `open` gives a device that runs the translated kernels of this library.
   public static func emulate(_ path: String) throws(Failure) {
     #if os(Linux)
       emulateMetal(kernels: path)

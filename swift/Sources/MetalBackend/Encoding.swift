@@ -4,7 +4,7 @@ import Synchronization
 
 /// A submission as command buffers. Normally none is committed before all are encoded: if one op cannot be encoded,
 /// none of the submission's ops runs. A submission of very many command buffers is rehearsed first, and then committed
-/// as they fill, since a queue is limited in number.
+/// as they fill, since a queue has a limited number of them.
 ///
 /// There can be several because the system ends command buffers that occupy a GPU for long. Products, recurrences and
 /// attention of many rows are several dispatches, each in its own command buffer.
@@ -157,7 +157,7 @@ final class Completion: Sendable {
 
   func add() { state.withLock { $0.remaining += 1 } }
 
-  /// To be looked at in `complete`, in order. Called before the part that more may come ends.
+  /// Checks for `complete`, in order. Called while more command buffers may come.
   func take(_ checks: [IndexCheck]) { state.withLock { $0.checks = checks } }
 
   /// True for the last part.

@@ -3,9 +3,9 @@ import ShaderParams
 
 extension Pass {
   /// Few rows: each takes its expert's matrix. Many: they are sorted by expert first, so that a matrix is read for several
-  /// rows at a time. Which of the two changes no bit.
+  /// rows at a time. The choice changes no bit.
   ///
-  /// - Parameter firstToken: the first of the caller's tokens that are this op's, where it is a part.
+  /// - Parameter firstToken: the first of the caller's tokens in this op, if it is a part.
   mutating func encode(_ op: ExpertLinear, firstToken: Int = 0) throws(Failure) {
     let check = try IndexCheck(op, firstToken: firstToken, &arena)
     checks.append(check)
@@ -23,7 +23,7 @@ extension Pass {
       op.options.products)
     var groups = op.rows
     var (ids, places, tiles) = (try Argument.reads(op.ids, elements: op.rows), Argument.absent, Argument.absent)
-    // Without outputs there is nothing but the ids to look at.
+    // Without outputs, there are only ids to check.
     if isSorted || op.outFeatures == 0 {
       let sorted = try sort(op, tileRows: shape.rows, check.region)
       (ids, places, tiles) = (.absent, .reads(sorted.places), .reads(sorted.tiles))
@@ -51,7 +51,7 @@ extension Pass {
       groups: (groups, shape.groups, 1), threads: .exactly(GDM_PROJECT_THREADS), threadgroupBytes: shape.threadgroupBytes)
   }
 
-  /// The experts' matrices, or the table of where they are.
+  /// The experts' matrices, or the table of their places.
   private func blocks(of op: ExpertLinear) throws(Failure) -> Argument {
     let weight = op.matrices.weight
     guard let pieces = weight.memory.pieces else { return try .blocks(of: op.matrices) }
@@ -60,7 +60,7 @@ extension Pass {
     return .reads(try table.region(elements: MemoryLayout<UInt64>.stride * pieces.pieces.count))
   }
 
-  /// The rows by expert, in tiles of `tileRows`: of an expert's rows each tile but the last is full.
+  /// The rows by expert, in tiles of `tileRows`: all tiles of an expert except the last are full.
   private mutating func sort(
     _ op: ExpertLinear, tileRows: Int, _ check: Region
   ) throws(Failure) -> (places: Region, tiles: Region, count: Int) {
@@ -81,7 +81,7 @@ extension Pass {
 }
 
 extension Argument {
-  /// The whole of a buffer that pieces are in; absent if there are not as many.
+  /// The whole of a buffer that contains pieces; absent if there are not that many buffers.
   fileprivate static func buffer(_ index: Int, of pieces: JoinedPieces?) throws(Failure) -> Argument {
     guard let pieces, index < pieces.buffers.count else { return .absent }
     let memory = pieces.buffers[index]

@@ -10,8 +10,8 @@ struct TrialSize: Sendable {
   var rounds = 3
 }
 
-/// Measures both forms of a choice on memory of its own: an op of the backend, encoded with the one and with the other, on a
-/// queue of its own. The contents are zeros: no time depends on them.
+/// Measures both forms of a choice: an op of the backend, encoded with each of them, on separate memory and a separate queue.
+/// The contents are zeros: no time depends on them.
 struct FormTrial {
   let device: MetalBackend
   let size: TrialSize
@@ -52,12 +52,12 @@ struct FormTrial {
     return commandBuffer.status == .completed && seconds > 0 ? seconds : nil
   }
 
-  /// Work for which the host has the choice, and that fills the GPU.
+  /// Work that gives the host the choice and fills the GPU.
   private func op(for choice: FormChoice) throws(Failure) -> Op {
     let few = device.chip.fewThreadgroups
     switch choice.form {
     case .blocks:
-      // A few blocks of rows, by as many of outputs as make blocks worth while.
+      // A few blocks of rows, by as many blocks of outputs as make blocks worthwhile.
       let rows = 2 * GDM_BLOCK_ROWS
       return try linear(choice, rows: rows, outputs: GDM_BLOCK_OUTPUTS * few)
     case .eightRows, .fourRows:
@@ -124,7 +124,7 @@ struct FormTrial {
 }
 
 extension MetalBackend {
-  /// Measures those choices of these ops that have not been measured yet. A trial that fails decides nothing: its cause shows
+  /// Measures those choices of these ops that have not been measured yet. A trial that fails decides nothing: the cause shows
   /// when the op itself runs.
   func measureForms(of ops: [EncodedOp]) {
     guard let trials else { return }
@@ -132,7 +132,7 @@ extension MetalBackend {
     defer { arenas.giveBack(pass.arena.chunks) }
     pass.choices = []
     for op in ops { try? pass.encode(op.op) }
-    // Small tiles first: they are what the others are compared with.
+    // Small tiles first: the others are compared with them.
     let choices = (pass.choices ?? []).sorted { $0.form.rawValue > $1.form.rawValue }
     for choice in choices where forms[choice] == nil {
       if let measured = try? FormTrial(device: self, size: trials).measure(choice) { forms.add(choice, measured) }

@@ -5,25 +5,25 @@ import Synchronization
   import Darwin
 #endif
 
-/// A form of a kernel that takes more registers or threadgroup memory than another form, for more work at a time. The chip decides which of the two is
-/// faster: one with registers left runs as many threads of this form, another runs fewer, or spills. Both forms give the same bits.
+/// A form of a kernel that takes more registers or threadgroup memory than another form, for more work at a time. The chip decides
+/// which is faster: one with registers left runs as many threads of this form, another runs fewer, or spills. Both give the same bits.
 enum Form: UInt8, CaseIterable {
   /// A projection of blocks of rows by blocks of outputs; otherwise, tiles of rows.
   case blocks
-  /// Tiles of eight rows and of four; otherwise, of half as many.
+  /// Tiles of eight rows and of four; otherwise, tiles of half as many.
   case eightRows
   case fourRows
-  /// One row by weights of 4 bits and few outputs: more reads together.
+  /// One row by 4-bit weights and few outputs: more reads together.
   case manyTurns
-  /// Decode with states of 16 bits, by as many rows as there are forms for; otherwise, by fewer.
+  /// Decode with 16-bit states, by the most rows that there is a form for; otherwise, by fewer.
   case decodeRows
-  /// One row by ggml's blocks with scales of their own: two outputs of a lane; otherwise, one.
+  /// One row by ggml's blocks with scales of their own: two outputs per lane; otherwise, one.
   case twoOutputs
-  /// Products by matrices: threadgroup memory for two steps, and one barrier a step; otherwise, memory for one and two barriers.
+  /// Products by matrices: threadgroup memory for two steps, and one barrier per step; otherwise, memory for one and two barriers.
   case matrixHalves
 
-  /// Without a measurement: if a pipeline has fewer threads than this the other form is taken, which keeps more threads busy. GPUs whose
-  /// pipelines have 1024 threads whatever their registers always take the first.
+  /// Without a measurement: if a pipeline has fewer threads than this, the other form is taken, which keeps more threads busy. GPUs
+  /// whose pipelines have 1024 threads whatever their registers always take this form.
   static let leastThreads = 512
 }
 
@@ -34,7 +34,7 @@ struct FormChoice: Hashable {
   /// Of decode's states.
   var storage: DType?
   var keyClass: Kernel.KeyClass?
-  /// Of a projection's matrix, of experts or not.
+  /// Of a projection's matrix, whether of experts or not.
   var format: WeightFormat?
 
   init(_ form: Form, of kernel: Kernel) {
@@ -46,7 +46,7 @@ struct FormChoice: Hashable {
   }
 }
 
-/// The forms that were measured to be faster, on this chip by this version of the system: of each choice the seconds of both.
+/// Measurements of forms, on this chip with this version of the system: for each choice, the seconds of both forms.
 final class Forms: Sendable {
   struct Measured: Equatable {
     let many, few: Double
@@ -63,7 +63,7 @@ final class Forms: Sendable {
 
   private static let known = Mutex<[String: Forms]>([:])
 
-  /// Those that this process has measured on such a chip.
+  /// The measurements of this process on such a chip.
   static func of(chip: String) -> Forms {
     let name = chip + " " + systemVersion()
     return known.withLock { known in
@@ -74,7 +74,7 @@ final class Forms: Sendable {
   }
 }
 
-/// The build of the system, which its compiler of shaders comes with.
+/// The build of the system, which includes the compiler of shaders.
 private func systemVersion() -> String {
   #if canImport(Darwin)
     var text = [UInt8](repeating: 0, count: 64)
@@ -87,8 +87,8 @@ private func systemVersion() -> String {
 }
 
 extension Pass {
-  /// Whether to take the form with many registers, of which `kernel` is the pipeline: by a trial of this pass, else as measured,
-  /// else by its threads.
+  /// Whether to take the form with many registers, whose pipeline is that of `kernel`: as a trial of this pass says, else as
+  /// measured, else by the pipeline's threads.
   mutating func takes(_ form: Form, _ kernel: Kernel) throws(Failure) -> Bool {
     if let tried, tried.form == form { return tried.many }
     let choice = FormChoice(form, of: kernel)

@@ -69,8 +69,8 @@ extension Pass {
   }
 
   private func way(_ op: GatedDelta, _ sequences: Sequences, tokens: Int) throws(Failure) -> Way {
-    // Staging a block of tokens for many rows at once is faster where it fits, if the kernel's registers allow the
-    // threads.
+    // Staging a block of tokens for many rows at once is faster where there is memory for it, if the kernel's registers
+    // allow the threads.
     if sequences.longest >= Self.shortestPrefill,
       try device.pipelines.pipeline(kernel(.prefill, op, sequences)).maxThreads >= prefillShape(op, sequences).threads
     {

@@ -1,10 +1,10 @@
 import GatedDeltaTypes
 
-/// The ids that an op's kernels have read, which are known when its submission has completed: a submission with one that
-/// is of no expert, or no row of an embedding, fails, though all of its ops have run.
+/// The ids that an op's kernels have read, which are known when its submission has completed: a submission with an id of
+/// no expert, or of no row of an embedding, fails, although all of its ops have run.
 ///
-/// Its memory is the arena's, which the submission keeps until then. It holds the first row with a wrong id, or the largest
-/// number; then a word for each row, its id where it is wrong.
+/// The memory is the arena's, which the submission keeps until then. It holds the first row with a wrong id, or the largest
+/// number; then a word for each row: its id, if that is wrong.
 struct IndexCheck: @unchecked Sendable {
   let region: Region
   private let rows: Int
@@ -13,7 +13,7 @@ struct IndexCheck: @unchecked Sendable {
   /// The name under which the op was encoded.
   fileprivate(set) var name: StaticString = ""
 
-  /// - Parameter firstToken: the token of the caller's op that is this op's first, where it is a part.
+  /// - Parameter firstToken: the token of the caller's op that is this op's first, if it is a part.
   init(_ op: ExpertLinear, firstToken: Int, _ arena: inout Arena) throws(Failure) {
     try self.init(rows: op.rows, &arena) { op.failure(id: $0, row: firstToken * op.chosen + $1) }
   }

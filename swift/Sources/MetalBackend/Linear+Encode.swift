@@ -8,7 +8,7 @@ extension Pass {
     kernel.constants.set(.outF32, op.out.dtype == .f32)
     kernel.constants.setMatrix(op.matrix)
     kernel.constants.set(.alignedRows, op.x.isAligned(to: 8, rowsOf: op.inFeatures) && op.x.offset % 16 == 0)
-    // A residual that is out itself is read from out: arguments may not overlap.
+    // A residual that is out itself is read from out: arguments must not overlap.
     var residual = Argument.absent
     if let tensor = op.residual, !op.replacesResidual {
       residual = try .reads(tensor, tokens: op.rows, width: op.outFeatures)
@@ -36,7 +36,7 @@ extension Pass {
 
   /// Sets the constants of a projection's kernel, for the form that gives the GPU's cores enough threadgroups.
   /// - Parameters:
-  ///   - most: rows of a tile, at most, if blocks are not worth while.
+  ///   - most: the most rows of a tile, if blocks are not worthwhile.
   ///   - all: rows that a matrix has at once.
   ///   - together: dispatched single rows that have as many outputs each.
   mutating func projectionShape(
@@ -74,11 +74,11 @@ extension Pass {
     let simdgroups = GDM_PROJECT_THREADS / GDM_SIMD_LANES
     let each = rows > 1 || matrix.format == .f32 ? GDM_PROJECT_TILE : GDM_PROJECT_OUTPUTS_1
     if rows == 1, matrix.isPacked {
-      // Eight lanes an output work least and wait most: for as many threadgroups as hide the waiting, or short rows.
+      // Eight lanes per output work least and wait most: for as many threadgroups as hide the waiting, or for short rows.
       let inEights = GDM_SIMD_LANES / GDM_PACKED_LANES * simdgroups
       let groups = ceilDiv(outputs, inEights)
       let all = groups * together
-      // There a lane takes 32 columns at a time.
+      // In that form a lane takes 32 columns at a time.
       if matrix.columns % 32 == 0, all >= 4 * fewThreadgroups || (all > fewThreadgroups && outputs > matrix.columns) {
         kernel.constants.set(.packedRow, true)
         var two = kernel
@@ -94,7 +94,7 @@ extension Pass {
     }
     var of = each
     if rows == 1, matrix.format.hasManyTurns {
-      // One output of a simdgroup where all of them run at the same time.
+      // One output per simdgroup if all of them run at the same time.
       let one = ceilDiv(outputs, simdgroups) * together <= 5 * fewThreadgroups
       var many = kernel
       many.constants.set(.manyTurns, UInt32(element: one ? 1 : each))
@@ -112,7 +112,7 @@ struct ProjectionShape {
 }
 
 extension WeightFormat {
-  /// Those whose blocks' scales take many operations, which two outputs of packed_row.h do at the same time.
+  /// True if the scales of blocks take many operations, which packed_row.h does for two outputs at the same time.
   var hasTwoOutputs: Bool {
     switch self {
     case .q4K, .q5K, .q6K: true
@@ -120,7 +120,7 @@ extension WeightFormat {
     }
   }
 
-  /// Those of projection.h's ManyTurns.
+  /// True for the formats of projection.h's ManyTurns.
   fileprivate var hasManyTurns: Bool {
     switch self {
     case .affine4G32, .affine4G64, .affine4G128: true
@@ -161,7 +161,7 @@ extension Constants {
     if let pieces = place.memory.pieces { place.offset = pieces.commonOffset }
     set(.matrixShift, UInt32(place.shift))
     var multiples = min((place.offset - place.shift).trailingZeroBitCount, 4)
-    // Rows of blocks with all of their factors have any even number of bytes.
+    // Rows of blocks that hold all of their factors have any even number of bytes.
     if matrix.isPacked, matrix.scales == nil {
       let layout = matrix.format.layout
       multiples = min(multiples, (matrix.columns / layout.elements * layout.bytes).trailingZeroBitCount)

@@ -126,7 +126,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
     return MetalMemory(buffer, byteCount: window.byteCount, .mapped(window), residency)
   }
 
-  /// A table of the pieces: the place of a piece's buffer among them in the highest byte, and its offset.
+  /// A table of the pieces: the number of a piece's buffer in the highest byte, and the piece's offset.
   public func join(_ joined: JoinedPieces) throws(Failure) -> Memory {
     let length = MemoryLayout<UInt64>.stride * joined.pieces.count
     guard let table = autoreleasepool(invoking: { device.makeBuffer(length: length, options: .untracked) }) else {
@@ -147,7 +147,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
       throw Failure(
         .unsupported, argument: "algorithm", expected: "auto or recurrent: the chunked form is the CPU's", received: "chunked")
     }
-    // Resolved gates are numbered in 32 bits. A tensor of more is possible only if its rows overlap.
+    // Resolved gates are numbered in 32 bits. A tensor with more is possible only if its rows overlap.
     if case .gatedDelta(let op, _) = op {
       let gates = op.tokens * op.valueHeads * (op.options.gateDims == .perKey ? op.keyDim : 1)
       guard gates <= Int(UInt32.max) else {
@@ -259,7 +259,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
           try self.checkNotLost()
           try self.rehearse(ops)
           if self.trials != nil {
-            // A form that a trial has chosen may be another than the one compiled.
+            // A trial may have chosen a form other than the one compiled.
             self.measureForms(of: ops)
             try self.rehearse(ops)
           }
@@ -313,7 +313,7 @@ extension MTLCommandBuffer {
 
   private var code: MTLCommandBufferError.Code? { (error as? MTLCommandBufferError)?.code }
 
-  /// The error's words: those of the two kinds below are not documented, and have no code of their own.
+  /// The error's words: the two kinds below are not documented and have no codes of their own.
   private var words: String { error.map { "\($0)" } ?? "an error without a description" }
 
   /// True if macOS ended it because other programs, such as the one that draws the screen, waited for the GPU.
@@ -348,7 +348,7 @@ extension MTLCommandBuffer {
 private let lostDevice = "one whose work the system still runs: close this one and open another"
 
 extension String {
-  /// Whether a text occurs in it. The standard library's `contains` brings regular expressions, 1.3 MB, into a linked library.
+  /// Whether a text occurs in this one. The standard library's `contains` brings regular expressions, 1.3 MB, into a linked library.
   fileprivate func has(_ text: String) -> Bool {
     let (own, wanted) = (Array(utf8), Array(text.utf8))
     return own.indices.contains { own[$0...].starts(with: wanted) }

@@ -1,8 +1,8 @@
 import Metal
 import Synchronization
 
-/// A library that is made when it is first needed, once: other threads wait meanwhile. A failure is kept as well, since what was
-/// refused will be refused again.
+/// A library that is made once, when it is first needed: other threads wait meanwhile. A failure is kept as well, since a refused
+/// library would be refused again.
 final class OnceLibrary: Sendable {
   private struct Made: @unchecked Sendable {
     let result: Result<any MTLLibrary, any Error>

@@ -16,8 +16,8 @@ struct Pipeline: @unchecked Sendable {
   let threadgroupBytes: Int
 }
 
-/// The pipelines, each made at its first use: from the library that the build has compiled, where it has one, or from the
-/// shaders' text, of which each file is a library of its own, compiled when one of its kernels is needed.
+/// The pipelines, each made at its first use: from the library that the build has compiled, if there is one, or from the
+/// shaders' text, each file of which is a separate library, compiled when one of its kernels is needed.
 final class Pipelines: Sendable {
   /// Immutable, whether or not Apple's declaration says that it may be passed between threads.
   private struct Bytes: @unchecked Sendable {
@@ -37,7 +37,7 @@ final class Pipelines: Sendable {
     texts = shaderFiles.mapValues { pieces in OnceLibrary { try Self.compile(pieces, device) } }
   }
 
-  /// Those that there are pipelines of.
+  /// The kernels that have pipelines.
   var kernels: [Kernel] { ready.withLock { Array($0.keys) } }
 
   func pipeline(_ kernel: Kernel) throws(Failure) -> Pipeline {
@@ -81,7 +81,7 @@ final class Pipelines: Sendable {
   private static func compile(_ pieces: [Int], _ device: any MTLDevice) throws -> any MTLLibrary {
     let options = MTLCompileOptions()
     options.languageVersion = .version3_2
-    // The promises to the bit: no reassociation, correctly rounded division and roots.
+    // For exact bits: no reassociation, correctly rounded division and roots.
     options.mathMode = .safe
     options.mathFloatingPointFunctions = .precise
     return try device.makeLibrary(source: pieces.map { shaderPieces[$0] }.joined(), options: options)

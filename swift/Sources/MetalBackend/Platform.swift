@@ -16,8 +16,8 @@ import Metal
   }
   func noDeviceReason() -> String { emulationProblem() ?? "none" }
 #else
-  /// The kernels that the build has compiled: a section of this library, if packages/link.mjs has put it there. It is as long
-  /// in memory as the library.
+  /// The kernels that the build has compiled: a section of this library, if packages/link.mjs has put it there. It stays in
+  /// memory as long as the library does.
   func builtMetallib() -> UnsafeRawBufferPointer? {
     let header = UnsafeRawPointer(#dsohandle).assumingMemoryBound(to: mach_header_64.self)
     var size: UInt = 0

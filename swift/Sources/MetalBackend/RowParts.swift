@@ -1,7 +1,7 @@
 import GatedDeltaTypes
 import ShaderParams
 
-// Products of many rows as products of fewer: each row has its bits whatever else is in its dispatch.
+// Products of many rows as products of fewer: each row has the same bits whatever else is in its dispatch.
 
 extension Linear {
   /// The same products, each of at most `workLimit` multiply-adds if one row has no more.
@@ -26,7 +26,7 @@ extension ExpertLinear {
   }
 }
 
-/// Consecutive ranges of rows within a limit, and of whole tiles: of the first size of which one fits.
+/// Consecutive ranges of rows within a limit, in whole tiles of the first size of which one fits.
 private func rowRanges(_ rows: Int, work: Int, tiles: [Int], workLimit: Int) -> [Range<Int>] {
   let fitting = max(1, workLimit / max(work, 1))
   let tile = tiles.first { $0 <= fitting } ?? 1

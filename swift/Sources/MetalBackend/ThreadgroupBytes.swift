@@ -7,7 +7,7 @@ enum ThreadgroupBytes {
     4 * tokens * (2 * keyDim + (perKey ? keyDim : 1) + 1 + 2 * GDM_PREFILL_ROWS)
   }
 
-  /// conv.metal: columns of a threadgroup's channels; the least that can be passed where it updates four channels a thread.
+  /// conv.metal: columns of a threadgroup's channels; the least that can be passed if it updates four channels per thread.
   static func conv(isUpdate: Bool) -> Int { isUpdate ? 16 : 4 * GDM_CONV_THREADS * GDM_CONV_MAX_TAPS }
 
   /// projection.h: the chains of some sums of each simdgroup.

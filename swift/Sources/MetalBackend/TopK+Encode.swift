@@ -6,7 +6,7 @@ extension Pass {
   static var topKScratch: Int { 1 << 18 }
 
   mutating func encode(_ op: TopK) throws(Failure) {
-    // Pieces of a row for each kernel in turn, of which the last one has one.
+    // Pieces of a row for each kernel in turn; the last kernel has one.
     var pieces = [ceilDiv(op.columns, TopK.piece)]
     while let last = pieces.last, last > 1 { pieces.append(ceilDiv(last * op.chosen, TopK.piece)) }
     let rowBytes = 8 * op.chosen * pieces.dropLast().reduce(0, +)

@@ -8,13 +8,13 @@ final class WorkLimit: Sendable {
   static let first = 1 << 32
   /// No GPU of the family is so slow, or so fast.
   static let bounds = 1 << 28 ... 1 << 38
-  /// Seconds of a command buffer: those between which the limit stays, and the aim otherwise.
+  /// Seconds of a command buffer: the range in which the limit stays as it is, and the aim otherwise.
   static let wanted = 0.05...0.1
   static let aim = 0.075
   /// The limit is divided by this if the system ended a command buffer.
   static let afterEnd = 8
 
-  /// With which limit the next device begins: one that is opened after the system ended work of this process is more careful.
+  /// The limit with which the next device begins: one opened after the system ended work of this process is more careful.
   private static let next = Atomic<Int>(first)
 
   private let limit: Atomic<Int>
@@ -29,7 +29,7 @@ final class WorkLimit: Sendable {
 
   var value: Int { limit.load(ordering: .relaxed) }
 
-  /// Has this value from now on, for a test.
+  /// Fixes the limit at this value, for a test.
   func fix(_ value: Int) {
     adapts.store(false, ordering: .relaxed)
     limit.store(value, ordering: .relaxed)
@@ -49,12 +49,12 @@ final class WorkLimit: Sendable {
 
   private func change(_ next: (Int) -> Int) {
     guard adapts.load(ordering: .relaxed) else { return }
-    // Two threads may change it at a time: one of two measurements is as good as both.
+    // Two threads may change the limit at the same time: one of two measurements is as good as both.
     limit.store(next(value), ordering: .relaxed)
   }
 
-  /// The limit after a command buffer of so much work has taken so long. Only one that was nearly full says how much more fits.
-  /// One of little work may have taken long for other reasons, and is not believed at once.
+  /// The limit after a command buffer of this work has taken this time. Only a nearly full one says how much more fits. One
+  /// with little work may have taken long for other reasons, and is not believed at once.
   func after(limit: Int, work: Int, seconds: Double) -> Int {
     guard seconds > 0, work > 0 else { return limit }
     let fitting = Double(work) * Self.aim / seconds

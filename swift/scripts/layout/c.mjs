@@ -16,7 +16,7 @@ export function assertions({ structs }) {
   return lines.join("\n");
 }
 
-/** The functions of a published library: those for tests are in the build of a clone alone. */
+/** The functions of a published library: those for tests are only in a clone's build. */
 export const isPublished = ({ name }) => !name.startsWith("gd_test_");
 
 /** The linker's export list (GNU version script). */

@@ -33,7 +33,7 @@ function fieldOf({ name, field, kind, option, least, above, default: byDefault }
   return { name, type: whole.name, byDefault: byDefault && swiftName(byDefault), check: check(`option(${choice})`) };
 }
 
-/** A struct an op. */
+/** A struct per op. */
 export function swiftOpOptions(parsed) {
   const lines = [`// ${origin}`];
   for (const op of optionOps(parsed)) {

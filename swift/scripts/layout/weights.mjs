@@ -66,7 +66,7 @@ const holdsFactors = ({ scales, unpack }) => unpack !== undefined && scales === 
 /** The formats of a family whose blocks hold their factors. */
 const variantsOf = (formats, family) => formats.filter(({ layout }) => holdsFactors(layout) && layout.unpack.family === family);
 
-/** The end of the names of the shaders that unpack a format, and its number among those that have the same. */
+/** The suffix of the names of the shaders that unpack a format, and the format's number among those with the same suffix. */
 function shaderOf(formats, { constant, layout }) {
   if (!holdsFactors(layout)) return { kernel: layout.unpack ? nameOf(layout.unpack) : layout.dtype, variant: 0 };
   const { family } = layout.unpack;
@@ -100,7 +100,7 @@ export function shaderWeightFormats(parsed) {
   ].join("\n");
 }
 
-/** For Swift: a layout a format. */
+/** For Swift: a layout per format. */
 export function swiftWeightFormats(parsed) {
   const { option, formats } = formatsOf(parsed);
   const names = swiftNames(option);

@@ -1,4 +1,4 @@
-/* The CPU backend's kernels: plain C over raw pointers, one table of them for every instruction set.
+/* The CPU backend's kernels: plain C over raw pointers, one table of kernels for every instruction set.
  *
  * The caller has checked everything: sizes, strides, overlaps and slots. An op is split into independent work items that
  * may run in any order, on any threads; no result bit depends on the split. An item touches only its own
@@ -38,7 +38,7 @@ typedef struct gd_cpu_state_store {
 } gd_cpu_state_store;
 
 /* Rows first .. first + count - 1 of the op's inputs, and its slot of the pool before and after. read NULL starts from
- * zero, write NULL drops the final state. Where count is 0 the state is copied. */
+ * zero, write NULL drops the final state. If count is 0, the state is copied. */
 typedef struct gd_cpu_sequence {
   int64_t first, count;
   const void *read;
@@ -47,7 +47,7 @@ typedef struct gd_cpu_sequence {
   int64_t store_count;
 } gd_cpu_sequence;
 
-/* The formulas of decay and beta. a_log and dt_bias are present for the raw forms only. */
+/* The formulas of decay and beta. a_log and dt_bias are present only for the raw forms. */
 typedef struct gd_cpu_gates {
   uint32_t gate_form, gate_dims, beta_form;
   float bound;
@@ -82,7 +82,7 @@ typedef struct gd_cpu_gated_delta {
 /* S <- a S + d k^T for the records of rows first .. first + count - 1 of each sequence: the same updates as
  * gated_delta's. */
 typedef struct gd_cpu_commit_gated_delta {
-  gd_cpu_heads heads; /* its shape and map only */
+  gd_cpu_heads heads; /* only the shape and the map */
   uint32_t gate_dims, state_dtype;
   gd_cpu_records records;
   int64_t rows_per_item;
@@ -126,7 +126,7 @@ typedef struct gd_cpu_rms_norm {
   gd_cpu_tensor x, weight, out;
 } gd_cpu_rms_norm;
 
-/* One token of each sequence. An item is a key head with its value heads: they share the key head's channels, and so
+/* One token of each sequence. An item is a key head with its value heads: they share the key head's channels, so
  * its conv taps are shifted once, by the item that read them. */
 typedef struct gd_cpu_gated_delta_step {
   gd_cpu_heads heads;
@@ -140,7 +140,7 @@ typedef struct gd_cpu_gated_delta_step {
   int64_t sequence_count;
 } gd_cpu_gated_delta_step;
 
-/* A matrix of which whole rows are read: a row is whole blocks of its format (weight_formats.h), and rows follow one
+/* A matrix whose rows are read whole: a row is whole blocks of its format (weight_formats.h), and rows follow one
  * another. scales and biases [rows, blocks of a row], contiguous, of dtype; NULL if the format has none. */
 typedef struct gd_cpu_matrix {
   uint32_t format; /* GD_CPU_FORMAT_* */
@@ -149,8 +149,8 @@ typedef struct gd_cpu_matrix {
   const void *values, *scales, *biases;
 } gd_cpu_matrix;
 
-/* group: the columns that share a scale with int8 activations; 0: the format is multiplied exactly. middle: by how much a number of the
- * weight exceeds the integer that it stands for. */
+/* group: the columns that share a scale with int8 activations; 0: the format is multiplied exactly. middle: a number of the weight
+ * minus the integer that it stands for. */
 typedef struct gd_cpu_int8_form {
   int16_t group, middle;
   int16_t is_paired; /* neighbouring columns of the weight share a byte */
@@ -161,9 +161,9 @@ gd_cpu_int8_form gd_cpu_int8_form_of(uint32_t format);
 int64_t gd_cpu_int8_stride(int64_t columns, gd_cpu_int8_form form);
 
 enum { GD_CPU_INT8_TOGETHER = 64, GD_CPU_INT8_EACH = 8 };
-/* Rows of x as signed bytes in groups, [rows, stride], and of each group its scale, the sum of its numbers times that, and what an
- * integer product begins with: [rows, groups]. stride is gd_cpu_int8_stride, whose bytes after the columns are zeros, and 15 more
- * elements follow those of the last group. An item is a row: head r mod ranks of token r / ranks of x. */
+/* Rows of x as signed bytes in groups, [rows, stride], and for each group its scale, the sum of its numbers times the scale, and
+ * the start value of its integer products: [rows, groups]. stride is gd_cpu_int8_stride; bytes after the columns are zeros, and 15
+ * more elements follow those of the last group. An item is a row: head r mod ranks of token r / ranks of x. */
 typedef struct gd_cpu_int8_rows {
   int64_t rows, columns, ranks;
   gd_cpu_tensor x;
@@ -172,16 +172,16 @@ typedef struct gd_cpu_int8_rows {
   int8_t *values;
   float *scales, *sums;
   int32_t *starts;
-  int64_t shared; /* so many neighbouring places of gd_cpu_linear have one row here */
-  /* NULL, or memory of int8_turned_bytes for the same rows in the order in which the kernels of `format` take several rows.
-   * Then an item is two groups of all rows, or of more than GD_CPU_INT8_TOGETHER rows GD_CPU_INT8_EACH. */
+  int64_t shared; /* the number of neighbouring places of gd_cpu_linear that share a row here */
+  /* NULL, or memory of int8_turned_bytes for the same rows in the order in which the kernels of `format` take several rows. An
+   * item is then two groups of all rows or, if there are more than GD_CPU_INT8_TOGETHER rows, GD_CPU_INT8_EACH rows. */
   uint8_t *turned;
   uint32_t format;
 } gd_cpu_int8_rows;
 
-/* An item is a block of GD_CPU_LINEAR_BLOCK output features, with all rows or those of a panel. residual is NULL if there is none, and may be out itself.
- * places: NULL, or for each row the place in x and out, which then have `ranks` heads a token: head p mod ranks of token
- * p / ranks. There is no residual then. */
+/* An item is a block of GD_CPU_LINEAR_BLOCK output features, with all rows or those of a panel. residual is NULL if there is none,
+ * and may be out itself. places: NULL, or for each row the place in x and out, which then have `ranks` heads per token: head
+ * p mod ranks of token p / ranks. Then there is no residual. */
 typedef struct gd_cpu_linear {
   int64_t rows, out_features;
   gd_cpu_tensor x, residual, out;
@@ -192,11 +192,11 @@ typedef struct gd_cpu_linear {
   const float *arranged; /* NULL, or what arrange_linear has written */
 } gd_cpu_linear;
 enum { GD_CPU_LINEAR_BLOCK = 16 };
-/* The most of a panel of x: floats, columns, rows, and rows where it has a part of the columns. */
+/* The most floats, columns and rows of a panel of x, and the most rows if it has only a part of the columns. */
 enum { GD_CPU_LINEAR_PANEL = 216 << 10, GD_CPU_LINEAR_DEPTH = 4096, GD_CPU_LINEAR_ROWS = 144, GD_CPU_LINEAR_DEEP_ROWS = 48 };
 
-/* Entries first .. first + count - 1 of an expert_linear's places: the rows of an expert, or where expert is -1 those whose
- * ids are of none. */
+/* Entries first .. first + count - 1 of an expert_linear's places: the rows of an expert or, if expert is -1, those whose
+ * ids are of no expert. */
 typedef struct gd_cpu_expert_group {
   int64_t expert, first, count;
 } gd_cpu_expert_group;
@@ -207,7 +207,7 @@ typedef struct gd_cpu_expert_linear {
   gd_cpu_linear linear;
   const gd_cpu_expert_group *groups;
   int64_t group_count;
-  /* The blocks of each expert's matrix; NULL if they stand one after another. */
+  /* The blocks of each expert's matrix; NULL if the matrices follow one another. */
   const void *const *pieces;
 } gd_cpu_expert_linear;
 
@@ -230,7 +230,7 @@ typedef struct gd_cpu_top_k {
 } gd_cpu_top_k;
 
 /* An item is a block of a token's row. experts [tokens, chosen, dim], weights [tokens, chosen]; shared, shared_gate and
- * residual are NULL where there is none; residual may be out itself. */
+ * residual are NULL if absent; residual may be out itself. */
 typedef struct gd_cpu_combine_experts {
   int64_t tokens, chosen, dim;
   gd_cpu_tensor experts, shared, shared_gate, residual, out;
@@ -264,7 +264,7 @@ typedef struct gd_cpu_paged_sequence {
 } gd_cpu_paged_sequence;
 
 /* Rows first_row .. first_row + row_count - 1 of a sequence's, row i being query head i mod g of its token i / g with
- * g = heads / key heads, and spans first_span .. end_span - 1 of their keys: all there are where the sequence has no
+ * g = heads / key heads, and spans first_span .. end_span - 1 of their keys: all of them if the sequence has no
  * partials. */
 typedef struct gd_cpu_attention_task {
   int64_t sequence, first_row, row_count;
@@ -272,7 +272,7 @@ typedef struct gd_cpu_attention_task {
 } gd_cpu_attention_task;
 enum { GD_CPU_ATTENTION_SPAN = 512, GD_CPU_ATTENTION_ROWS = 64 /* of a task, at most */ };
 
-/* Three kernels, one after the other: attention_store, whose item is a key head of a row; attention, whose item is a key
+/* Three kernels, one after another: attention_store, whose item is a key head of a row; attention, whose item is a key
  * head of a task; attention_combine, whose item is a key head of a sequence: it has work if there are partials. */
 typedef struct gd_cpu_attention {
   int64_t heads, key_heads, head_dim, rotary_dim;
@@ -333,8 +333,8 @@ int64_t gd_cpu_commit_causal_conv1d_items(const gd_cpu_commit_causal_conv1d *op)
  * than a million elements); once it is set the function returns, and its outputs are undefined. */
 typedef void gd_cpu_run(const void *op, int64_t begin, int64_t end, void *scratch, const uint32_t *stop);
 
-/* Linears that multiply the same rows, of one panel if there are several linears. Items: those of the first, then those of the second, and so on.
- * run: linear or int8_linear of gd_cpu_kernels. */
+/* Linears that multiply the same rows, of one panel if there are several linears. Items: those of the first linear, then those of
+ * the second, and so on. run: linear or int8_linear of gd_cpu_kernels. */
 typedef struct gd_cpu_linears {
   gd_cpu_run *run;
   const gd_cpu_linear *ops;
@@ -345,8 +345,8 @@ gd_cpu_run gd_cpu_linears_run;
 typedef struct gd_cpu_kernels {
   const char *name; /* the value of GATED_DELTA_ISA that asks for it */
   gd_cpu_run *gated_delta, *gated_delta_chunked, *causal_conv1d, *gated_rms_norm, *rms_norm, *gated_delta_step, *linear;
-  /* Puts a few rows of x into the order in which `linear` takes them, from a multiple of 64 on, unless `to` is NULL. Returns how many floats they are;
-   * 0 if they are taken otherwise. Without it each call of `linear` does so for itself. */
+  /* Puts a few rows of x into the order in which `linear` takes them, from a multiple of 64 on, unless `to` is NULL. Returns the
+   * number of floats; 0 if the rows are taken in another way. Without it, each call of `linear` arranges them for itself. */
   int64_t (*arrange_linear)(const gd_cpu_linear *op, float *to);
   gd_cpu_run *elementwise, *embedding, *copy_slots;
   gd_cpu_run *route, *expert_linear, *combine_experts, *top_k;
@@ -355,17 +355,17 @@ typedef struct gd_cpu_kernels {
   int64_t (*int8_turned_bytes)(uint32_t format, int64_t rows, int64_t columns);
   gd_cpu_run *attention_store, *attention, *attention_combine;
   gd_cpu_run *commit_gated_delta, *commit_causal_conv1d;
-  /* Rows of a state that gated_delta keeps in the nearest cache together: block 0 measures which of a few numbers is the
-   * fastest, the first time, in about a tenth of a millisecond; a multiple of 8 sets it. Returns the number. No result bit
-   * depends on it. scratch: gd_cpu_scratch_bytes of it, whose contents are lost. */
+  /* The number of state rows that gated_delta keeps together in the nearest cache: block 0 measures, the first time, which of a
+   * few numbers is the fastest, in about a tenth of a millisecond; a multiple of 8 sets the number. Returns it. No result bit
+   * depends on it. scratch: gd_cpu_scratch_bytes() bytes, whose contents are lost. */
   int32_t (*choose_block)(void *scratch, int32_t block);
   /* The same for bf16 states and single tokens: 1: a row is widened for its sum and again for its update; 2: it is kept
-   * in between. Instruction sets that only know 1 stay with it. */
+   * in between. Instruction sets that know only 1 always use it. */
   int32_t (*choose_widening)(void *scratch, int32_t way);
   /* The same for many tokens: 1, plus 2 if tokens go over panels of the state where a decay is one number, plus 4 if they do so
    * where decays are per key dimension. */
   int32_t (*choose_turning)(void *scratch, int32_t ways);
-  /* One helper each for the whole library, for its tests: out[i] = f(in[i]). */
+  /* The helpers that the whole library uses, for its tests: out[i] = f(in[i]). */
   void (*exp)(const float *in, float *out, int64_t count);
   void (*sigmoid)(const float *in, float *out, int64_t count);
   void (*softplus)(const float *in, float *out, int64_t count);
@@ -381,10 +381,10 @@ const char *gd_cpu_isa_name(int32_t index);
 const gd_cpu_kernels *gd_cpu_kernels_named(const char *name);
 const gd_cpu_kernels *gd_cpu_kernels_best(void);
 
-/* How many pages of memory kernels ask for in turn: 0, 4 or 8; the processor's own choice unless it is set before any kernel runs. It also decides how many
- * int8 rows are lanes, at least and at most, and how exact rows of 8 bits are unpacked. No result bit depends on it. Returns 0 for another number. */
+/* The number of memory pages that kernels ask for in turn: 0, 4 or 8; the processor's own choice unless set before any kernel runs. Also
+ * decides the least and most int8 rows that are lanes, and how exact 8-bit rows are unpacked. No bit depends on it. 0 for others. */
 int gd_cpu_ask_by_pages(int32_t pages);
-/* Whether kernels of int8 are those for vector units of 512 bits: 0 or 1, with the same default, and the same bits. Returns 0 for another number. */
+/* Whether int8 kernels are those for 512-bit vector units: 0 or 1, with the same default and bits. Returns 0 for other numbers. */
 int gd_cpu_take_as_wide(int32_t wide);
 
 size_t gd_cpu_scratch_bytes(void);
@@ -404,7 +404,7 @@ void gd_cpu_brand(char *name, size_t size);
 int32_t gd_cpu_usable_cores(void);
 
 /* 1 if other work wanted the calling thread's core since the last call: the system took it away, and the thread has
- * waited for a core a tenth of the time or more. Else 0, as in the first call and if the system does not tell. */
+ * waited for a core a tenth of the time or more. Else 0, as in the first call and if the system does not say. */
 int32_t gd_cpu_lost_core(void);
 
 /* Names the calling thread, for debuggers and top: at most 15 characters. */

@@ -1,9 +1,9 @@
 /* MLX's affine forms, a family of packed formats (matrix.h): fma(q, scale, bias) of unsigned numbers q of 2, 3, 4, 5, 6 or
  * 8 bits. `bits` is a constant wherever these functions are called.
  *
- * A run of GD_LANES numbers is 2 bits bytes. Where a number may cross the border of a 32-bit word its lane first gets the
+ * A run of GD_LANES numbers is 2 bits bytes. Where a number may cross the border of a 32-bit word, its lane first gets the
  * two bytes that hold it. Then one shift by lane leaves each number in its lane's lowest bits, with bits of the next ones
- * above it, which a lookup of the few values that a group has does not look at:
+ * above it, which a lookup among the few values of a group ignores:
  *
  *   bits  columns of lanes 0, 1, 2 ..  AVX-512                    AVX2
  *   2     0, 1, 2 ..                   shift, lookup              shift, lookup
@@ -19,7 +19,7 @@
 #define GD_EACH_LANE(F, B)                                                                                    \
   F(B, 0), F(B, 1), F(B, 2), F(B, 3), F(B, 4), F(B, 5), F(B, 6), F(B, 7), F(B, 8), F(B, 9), F(B, 10), F(B, 11), \
     F(B, 12), F(B, 13), F(B, 14), F(B, 15)
-/* A number's two bytes in the run, above them zeros; and where in them it begins. */
+/* A number's two bytes in the run, with zeros above them; and where in them the number begins. */
 #define GD_BYTES(B, L) L * B / 8, L * B / 8 + 1, 0x80, 0x80
 #define GD_SHIFT(B, L) L * B % 8
 #define GD_SHIFT_2(B, L) 2 * L
@@ -85,8 +85,8 @@ GD_INLINE vu affine_numbers(const uint8_t *run, uint32_t bits, int part) {
 /* Whether values are looked up. */
 #define GD_LOOKS_UP(BITS) ((GD_WIDTH == 16 && (BITS) <= 5) || (GD_WIDTH == 8 && (BITS) <= 3))
 
-/* A number in memory, in all lanes. For AVX-512 compilers take vbroadcastss, which Zen 4 sends through its vector units,
- * one a cycle; vpbroadcastd is a load and no more, two a cycle. */
+/* A number in memory, in all lanes. For AVX-512, compilers take vbroadcastss, which Zen 4 sends through its vector units,
+ * one per cycle; vpbroadcastd is only a load, two per cycle. */
 GD_INLINE vf splat_memory(const float *x) {
 #if GD_WIDTH == 16
   vf all;
@@ -124,7 +124,7 @@ GD_INLINE vf sixteen_values(vu numbers, vf table) {
 }
 #endif
 
-/* The weights of numbers, one a lane. */
+/* The weights of numbers, one per lane. */
 GD_INLINE vf affine_weights(vu numbers, factors group) {
   return fma_vf(__builtin_convertvector((vi)numbers, vf), group.low, group.high);
 }
@@ -149,9 +149,9 @@ GD_INLINE void affine_scales(const gd_cpu_matrix *matrix, int64_t first, int64_t
 }
 
 #if GD_WIDTH == 16
-/* Numbers of eight bits without a conversion: a byte in the middle of the fraction of 2^15 makes it 2^15 + q, and fma(2^15 + q, scale, bias - 2^15 scale)
- * rounds fma(q, scale, bias) itself if that difference has no rounding. It has none for bf16 if a bias is at least about half its scale, and for half
- * floats four times; those of MLX's 8 bits are some 128 times theirs. */
+/* Numbers of eight bits without a conversion: a byte in the middle of the fraction of 2^15 makes it 2^15 + q, and fma(2^15 + q, scale,
+ * bias - 2^15 scale) rounds fma(q, scale, bias) itself if that difference has no rounding. It has none for bf16 if a bias is at least
+ * about half its scale, and for half floats at least about four times; biases of MLX's 8 bits are some 128 times their scales. */
 static const float affine_raise = 32768;
 static const uint64_t affine_raised = 0x2222222222222222;
 /* Where in 64 bytes those of a run are, each for the middle of its lane. */
@@ -176,13 +176,13 @@ GD_INLINE vf affine_line_values(const uint8_t *row, int64_t first, int run, int 
   return fma_vf(raised, group.low, group.high);
 }
 
-/* Lowers biases for these values. 0, and biases as they were, if a difference would be rounded, or a bias is -0, whose sign would be lost. */
+/* Lowers biases for these values. Returns 0, with biases unchanged, if it would round a difference or lose the sign of a -0. */
 static __attribute__((noinline, unused)) int affine_lower(const float *scales, float *biases, int64_t count) {
   for (int64_t at = 0; at < count; at += GD_WIDTH) {
     __mmask16 there = count - at < GD_WIDTH ? (__mmask16)((1u << (count - at)) - 1) : 0xffff;
     vf scale = (vf)_mm512_maskz_loadu_ps(there, scales + at), bias = (vf)_mm512_maskz_loadu_ps(there, biases + at);
     vf raised = scale * affine_raise, lowered = bias - raised;
-    /* Of the difference's two terms the smaller one comes back exactly, by one of these operations, if nothing was rounded, and else does not. */
+    /* One of these operations gives back the smaller of the difference's two terms exactly if, and only if, nothing was rounded. */
     __mmask16 exact = _mm512_cmpeq_epi32_mask((__m512i)(lowered + raised), (__m512i)bias) &
                       _mm512_cmp_ps_mask((__m512)(bias - lowered), (__m512)raised, _CMP_EQ_OQ);
     if (__builtin_expect((uint32_t)(exact | (uint16_t)~there) != 0xffff, 0)) {

@@ -1,6 +1,6 @@
-/* MLX's numbers of four bits (affine.h) without a shift by lanes, for one or two rows by AVX2: those of lanes 0, 1, 2 .. stay where they are, 1, 1, 16,
- * 16, 256 .. times as large, and scales are as much smaller. That rounds scales of float32 only, near the least ones (affine_places). The weights are those of
- * affine_values, to the bit. */
+/* MLX's four-bit numbers (affine.h) without a shift by lanes, for one or two rows by AVX2: those of lanes 0, 1, 2 .. stay where they are,
+ * 1, 1, 16, 16, 256 .. times as large, and scales are as much smaller. That rounds only float32 scales near the least ones
+ * (affine_places). The weights are those of affine_values, to the bit. */
 #if GD_WIDTH == 8
 
 static const _Alignas(32) uint32_t affine_place_bits[8] = {0xf, 0xf, 0xf0, 0xf0, 0xf00, 0xf00, 0xf000, 0xf000};
@@ -14,7 +14,7 @@ GD_INLINE factors affine_placed_factors(const float *scale, const float *bias, u
   return (factors){splat_memory(scale) * *(const vf *)affine_place_scales, splat_memory(bias)};
 }
 
-/* The numbers of a part of a run. The second part's are 16 bits higher: loaded from there they need no shift, which reads two bytes beyond the run. */
+/* Numbers of a part of a run. Loading the second part's from 16 bits higher saves a shift but reads two bytes past the run. */
 GD_INLINE vu affine_placed_numbers(const uint8_t *run, int part, int loads) {
   vu words = (vu)_mm256_set1_epi64x((long long)*(const u2_memory *)(run + (loads ? 2 * part : 0)));
   return (loads ? words : words >> (uint32_t)(16 * part)) & *(const vu *)affine_place_bits;
@@ -26,7 +26,7 @@ GD_INLINE vf affine_placed_values(const uint8_t *row, int64_t first, int run, in
 }
 
 /* Adds the products of one row's `step` columns, 32 or 64, which have one scale: even and odd blocks of weights have sums of their own. All numbers are
- * made before the first product: in the order that compilers choose a step takes 1.05 of the time on Zen 3 (bench/linear/avx2.md). */
+ * made before the first product: in the order that compilers choose, a step takes 1.05 times as long on Zen 3 (bench/linear/avx2.md). */
 GD_INLINE void affine_placed_step(vf sums[2][GD_PARTS], const uint8_t *row, factors group, const float *x, int step) {
   vu numbers[8];
   GD_UNROLL for (int v = 0; v < step / GD_WIDTH; v++) {

@@ -10,8 +10,8 @@
  *
  *   M' = max(M, m); L <- L exp(M - M') + l exp(m - M'); V <- V exp(M - M') + v exp(m - M'); M <- M'
  *
- * out = V / L (sigmoid(gate)). So a row's bits depend on its keys' order alone: spans of a row may be worked on side by
- * side and combined later, and rows in any company. Where everything is -inf, exponents are taken from 0. */
+ * out = V / L (sigmoid(gate)). So a row's bits depend only on the order of its keys: spans of a row may be worked on side by
+ * side and combined later, and rows in any company. If everything is -inf, exponents are relative to 0. */
 
 enum { ATTENTION_ROWS = GD_CPU_ATTENTION_ROWS }; /* query rows that share the keys and values read */
 
@@ -72,7 +72,7 @@ typedef struct attention_work {
 /* Reference point of exponents. */
 GD_INLINE float finite_max(float max) { return max == -__builtin_inff() ? 0.0f : max; }
 
-/* Scores become weights; the row's maximum and sum move on. count: of its keys in this block. */
+/* Turns scores into weights and updates the row's maximum and sum. count: the number of its keys in this block. */
 GD_INLINE void softmax_step(float *scores, int64_t count, float *max, float *sum, float *correction) {
   enum { VECTORS = ATTENTION_BLOCK / GD_WIDTH };
   const vf none = splat(-__builtin_inff());

@@ -1,5 +1,5 @@
 /* The two products of attention on tiles that fit the registers. Rows of scratch are attention_stride(dim) floats apart,
- * zeros behind their dim elements. A row's results depend on neither the tile nor its other rows.
+ * with zeros after their dim elements. A row's results depend on neither the tile nor its other rows.
  *
  * score of a row and a key = sum over the row's elements of GD_LANES partials, each an fma chain (sums.h);
  * value of a row = value correction, then one fma chain over the keys in order. */
@@ -51,7 +51,7 @@ GD_INLINE void fetch_more(attention_fetch *fetch, int64_t bytes) {
   }
 }
 
-/* Whether keys of the next tile, and values of VALUES_NEAR keys later, are asked for again, into the first-level cache: measured on Intel's processors alone. */
+/* Whether the next tile's keys, and values of VALUES_NEAR keys later, are asked for again, into the L1 cache: measured only on Intel's. */
 enum { VALUES_NEAR = 4 };
 GD_INLINE int attention_fetches_near(const attention_fetch *fetch) { return fetch != NULL && gd_cpu_asks_by_pages; }
 
@@ -134,7 +134,7 @@ static void scores_of(
 #undef GD_ROWS
 }
 
-/* Adds keys begin .. end - 1 to `rows` rows of values, which are multiplied by their corrections before. */
+/* Adds keys begin .. end - 1 to `rows` rows of values, which are first multiplied by their corrections. */
 GD_INLINE void value_tile(
   float *values, int64_t stride, const float *weights, const float *corrections, const attention_rows *from,
   attention_fetch *fetch, int64_t begin, int64_t end, int rows, int vectors, uint32_t dtype, int64_t at
@@ -177,7 +177,7 @@ GD_INLINE void value_rows(
   }
 }
 
-/* The same of any number of rows, each with the block's first counts[row] keys, which do not decrease. */
+/* The same for any number of rows, each with the block's first counts[row] keys, which do not decrease. */
 static void values_of(
   float *values, int64_t stride, const float *weights, const float *corrections, const attention_rows *from,
   attention_fetch *fetch, const int64_t *counts, int64_t rows

@@ -12,8 +12,8 @@
  * chain of fused multiply-adds, over key dimensions first and then over tokens, both ascending. Nothing about a token
  * depends on a later one, nor on where its chunk ends.
  *
- * Here: A, P and the keys and queries that S is read and updated with. Of several value heads of a key head, keys and
- * queries are normalised and turned once, and where a decay is one number their dots are shared too. */
+ * Here: A, P and the keys and queries that S is read and updated with. For several value heads of a key head, keys and
+ * queries are normalised and turned once, and if a decay is one number, their dots are shared, too. */
 
 enum { CHUNK = 16 };
 
@@ -152,7 +152,7 @@ static void chunk_dots_per_key(const chunk_scratch *scratch, int64_t j, int64_t 
   }
 }
 
-/* g k and g q where decays are per key dimension: zeros beyond the count, as the rows are. */
+/* g k and g q if decays are per key dimension: zeros beyond the count, as in the rows. */
 static void chunk_scale_up_to(const chunk_scratch *scratch, int64_t count) {
   int64_t padded = scratch->rows.padded;
   for (int64_t i = 0; i < padded; i += GD_WIDTH) {

@@ -57,7 +57,7 @@ GD_INLINE void tile_store(const chunk_tile *tile, int vectors, float *to, int64_
 #define TURN_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
 #endif
 
-/* GD_WIDTH vectors as a matrix, turned: each round doubles how many elements of a column stand side by side. */
+/* GD_WIDTH vectors as a matrix, turned: each round doubles the number of a column's elements that are side by side. */
 GD_INLINE void turn(vf x[GD_WIDTH]) {
   GD_UNROLL for (int round = 1; round < GD_WIDTH; round *= 2) {
     vf y[GD_WIDTH];
@@ -82,7 +82,7 @@ static void turn_floats(const float *from, int64_t step, float *to, int64_t to_s
 }
 
 /* Columns of a state, as a panel holds them: panel [key_dim, step] from rows [rows, key_dim] of a slot, and back. rows
- * and key_dim are multiples of 8; lanes beyond the rows become zeros, and elements beyond key_dim aren't there. */
+ * and key_dim are multiples of 8; lanes beyond the rows become zeros, and there are no elements beyond key_dim. */
 GD_INLINE void panel_read_as(
   float *panel, int64_t step, const void *from, uint32_t dtype, int64_t rows, int64_t key_dim
 ) {

@@ -73,7 +73,7 @@ static void commit_causal_conv1d(const void *params, int64_t begin, int64_t end,
       continue;
     }
     conv_read(&block, sequence->read, op->state_dtype);
-    /* Of many tokens only the last ones are still there in the end. */
+    /* Of many tokens, only the last ones remain in the end. */
     int64_t last = sequence->first + sequence->count;
     for (int64_t t = last - (sequence->count < taps ? sequence->count : taps); t < last; t++) {
       convert(

@@ -98,7 +98,7 @@ GD_INLINE void conv_row(const conv_block *block, int64_t width, void *out, int64
   if (c < block->count) store_first(out, at + c, dtype, block->count - c, conv_vector(block, width, c));
 }
 
-/* A column that was taken in last becomes the newest of the state; the oldest one's place is free. */
+/* The column that was taken in last becomes the newest of the state; the oldest one's place becomes free. */
 GD_INLINE void conv_shift(conv_block *block) {
   float *oldest = block->columns[0];
   for (int64_t j = 0; j + 1 < block->width; j++) block->columns[j] = block->columns[j + 1];
@@ -126,8 +126,8 @@ typedef struct conv_rows {
   uint32_t x_dtype, out_dtype;
 } conv_rows;
 
-/* The number of tokens that a vector of channels goes through at once. Where tokens are a power of two apart, their rows
- * share a set of the nearest cache: so they are no more than a set has room for, and all are read before one is written. */
+/* The number of tokens that a vector of channels goes through at once. If tokens are a power of two apart, their rows
+ * share a set of the nearest cache: so there are no more than a set has room for, and all are read before one is written. */
 enum { CONV_TOKENS = 4 };
 
 /* CONV_TOKENS tokens of GD_WIDTH channels from c on, of a convolution of four taps. */
@@ -152,7 +152,7 @@ GD_INLINE void conv_four_taps(
   GD_UNROLL for (int j = 0; j < 3; j++) store(block->columns[j], c, GD_CPU_F32, tap[CONV_TOKENS + j]);
 }
 
-/* `count` tokens of the whole block. What a token's channels are does not depend on how many there are. */
+/* `count` tokens of the whole block. A token's channels do not depend on the number of tokens. */
 static void conv_tokens(conv_block *block, const conv_rows *rows, int64_t count) {
 #define GD_CASE(X, OUT)                                                                                 \
   if (rows->x_dtype == X && rows->out_dtype == OUT) {                                                   \

@@ -55,8 +55,8 @@ GD_INLINE void prepare_key(const gd_cpu_heads *heads, float *key, float *query, 
   scale_row(query, row_factor(query, dim, heads->qk_norm, heads->qk_norm_eps, heads->scale), dim, padded);
 }
 
-/* The decay from `gate`: one formula for every form. a_log: that of the head, its exponential where the form
- * takes it. */
+/* The decay from `gate`: one formula for every form. a_log: that of the head, or its exponential if the form
+ * takes that. */
 GD_INLINE vf decay_of(const gd_cpu_gates *gates, vf gate, vf bias, vf a) {
   switch (gates->gate_form) {
     case GD_CPU_GATE_DECAY: return gate;
@@ -116,7 +116,7 @@ static void prepare_gates(
   }
 }
 
-/* a_t k_t, which the state before the decay is read with. */
+/* a_t k_t, with which the state before the decay is read. */
 GD_INLINE void decay_key(const delta_scratch *scratch, int per_key, int64_t t) {
   const float *key = scratch->key + t * scratch->padded;
   float *decayed = scratch->decayed_key + t * scratch->padded;

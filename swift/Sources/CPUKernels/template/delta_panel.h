@@ -3,7 +3,7 @@
  * to a lane, in the same order: equal bits. d and the output need no shuffles, which are a sixth of a pass's work where they
  * share the units of multiply-adds. Turning costs what a dozen tokens save. keyDim is a multiple of GD_LANES. */
 
-enum { DELTA_PANEL_TOKENS = 32 }; /* so many tokens are worth turning the state */
+enum { DELTA_PANEL_TOKENS = 32 }; /* this many tokens are worth turning the state */
 
 #define DELTA_CAN_TURN (GD_WIDTH == 16) /* not faster with AVX2, slower with SSE2 */
 

@@ -66,7 +66,7 @@ GD_INLINE vf keep_part(vf x, int part, int half) {
 
 #if defined(GD_BF16_AVX512)
 #define DELTA_STORES_BF16_TOGETHER 1
-/* One vector of each row, rounded by the instruction, which makes zeros of subnormal numbers: where there is a zero, all
+/* One vector of each row, rounded by the instruction, which turns subnormal numbers into zeros: if there is a zero, all
  * are rounded again with care. One test for all rows: one for each took a sixth of a hot pass's time. */
 GD_INLINE void store_bf16_parts(char *target, int64_t step, int64_t i, const vf x[DELTA_TOGETHER]) {
   __m256i least_bits = _mm256_set1_epi16(-1);

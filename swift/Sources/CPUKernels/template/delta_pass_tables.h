@@ -1,4 +1,4 @@
-/* The passes of delta_passes.h that there are, and where each is found. */
+/* The passes of delta_passes.h that exist, and the tables that find them. */
 
 /* Every combination that occurs, the common row length as a constant (not on the baseline, whose kernels are small rather than
  * fast). Between tokens a block is f32, so that a 16-bit target belongs to a last token, and a pass that forms the next token's d
@@ -28,7 +28,7 @@ DELTA_FIRST(first_bf16, GD_CPU_BF16)
 DELTA_UPDATE_GATES(next_f32, GD_CPU_F32, GD_CPU_F32, NEXT_TOKEN)
 DELTA_UPDATE_GATES(next_f16, GD_CPU_F16, GD_CPU_F32, NEXT_TOKEN)
 DELTA_UPDATE_GATES(next_bf16, GD_CPU_BF16, GD_CPU_F32, NEXT_TOKEN)
-/* The last token's, and the only one's. */
+/* For the last token, and for the only one. */
 #define DELTA_UPDATE_LAST(NAME, SOURCE, TARGET)               \
   DELTA_UPDATE_GATES(last_##NAME, SOURCE, TARGET, NEXT_NONE)  \
   DELTA_UPDATE_GATES(only_##NAME, SOURCE, TARGET, NEXT_ROWS)
@@ -56,7 +56,7 @@ static delta_function *const last_pass[2][3][3] = {
 static delta_function *const only_pass[2][3][3] = {
   DELTA_LAST_TABLE(only, per_head), DELTA_LAST_TABLE(only, per_key)};
 
-/* The only token's, with rows kept widened. */
+/* For the only token, with rows kept widened. */
 #if GD_WIDTH == 16
 #define DELTA_CAN_KEEP 1
 DELTA_UPDATE(keep_bf16_per_head, DELTA_KEEPS(DELTA_KIND(GD_CPU_BF16, GD_CPU_BF16, 0, NEXT_ROWS)))

@@ -8,8 +8,8 @@
  *
  * With S the state, per token t:   S <- a_t S + d_t k_t^T;   out_t = S q_t;   d_t+1 = b_t+1 (v_t+1 - S (a_t+1 k_t+1))
  * so one pass updates the state for token t, reads it for token t's output and for token t + 1's correction. A pass
- * `first` only forms d of the first token; the pass of the last token forms none. Where a call brings one token, there
- * is one pass, which while it updates some rows reads the next ones for their d: memory never waits. Row dots sum over
+ * `first` only forms d of the first token; the pass of the last token forms none. If a call brings one token, there
+ * is one pass, which reads the next rows for their d while it updates some: memory never waits. Row dots sum over
  * GD_LANES partials (sums.h): the same bits in whichever pass d was formed. Keys are rows of GD_LANES multiples with
  * zeros after keyDim. */
 
@@ -85,7 +85,7 @@ typedef struct delta_rows {
 enum { NEXT_NONE, NEXT_TOKEN, NEXT_ROWS };
 typedef uint32_t delta_kind;
 #define DELTA_KIND(SOURCE, TARGET, PER_KEY, NEXT) ((SOURCE) | (TARGET) << 4 | (PER_KEY) << 8 | (NEXT) << 12)
-/* A pass over the rows of a single token that reads them once: as they are widened for their d they are kept in f32 for
+/* A pass over the rows of a single token that reads them once: rows widened for their d are kept in f32 for
  * their update, and not widened again. */
 #define DELTA_KEEPS(KIND) ((KIND) | 1u << 16)
 #define DELTA_WITHOUT_NEXT(KIND) (((KIND) & ~(15u << 12)) | NEXT_NONE << 12)
@@ -156,9 +156,9 @@ GD_INLINE void next_rows_part(
 /* Whether rows that follow one another may be asked for by pages (rows.h): a block of them is eight lines. */
 #define DELTA_BY_PAGES(KIND) (GD_WIDTH == 16 && source_of(KIND) == GD_CPU_F32 && next_of(KIND) == NEXT_ROWS)
 
-/* Whether rows of a single token are written past the caches, all but the last group's: those that go to other memory than they come from. Their lines would be
- * read only to be overwritten, and the next token reads them when all layers' and sequences' states have gone through the caches. Small heads are left out,
- * whose states may stay there, and processors other than Intel's, where it was not measured. */
+/* Whether rows of a single token are written past the caches, all but the last group's: those that go to other memory than they came from.
+ * Their lines would be read only to be overwritten, and the next token reads them when all layers' and sequences' states have gone through
+ * the caches. Small heads are left out, whose states may stay there, and processors other than Intel's, where it was not measured. */
 #define DELTA_CAN_STREAM(KIND) (GD_WIDTH == 16 && source_of(KIND) == GD_CPU_F32 && target_of(KIND) == GD_CPU_F32 && next_of(KIND) == NEXT_ROWS)
 enum { DELTA_STREAMED = 65536 };
 GD_INLINE int delta_streams(const delta_pass *pass, int64_t key_dim) {
@@ -231,8 +231,8 @@ GD_INLINE const char *rows_after(const delta_pass *pass, int64_t bytes, int64_t 
   return to < bytes ? (const char *)pass->source + to : (const char *)pass->next_source + (to - bytes);
 }
 
-/* The processor by itself fetches too little of rows that are read once. ahead: by how many bytes to fetch before they
- * are read. */
+/* By itself, the processor fetches too little of rows that are read once. ahead: the bytes from the reads to the
+ * fetches. */
 GD_INLINE void update_group(const delta_pass pass, delta_kind kind, int64_t row, int64_t ahead, int64_t key_dim, int streams) {
   vf head_decay = splat(pass.decay[0]);
   row_sum out[DELTA_GROUP], memory[DELTA_GROUP];

@@ -1,7 +1,7 @@
 /* The gated delta rule for one sequence and value head: some prepared tokens (delta.h) over the head's value rows.
  *
- * Many tokens go over panels of rows (delta_panel.h) where that is faster. Else, and for the rows that fill no panel, for
- * each block of rows (delta_block) one pass a token (delta_passes.h). The state is read from its slot by the first pass, stays
+ * Many tokens go over panels of rows (delta_panel.h) where that is faster. Otherwise, and for the rows that fill no panel,
+ * each block of rows (delta_block) takes one pass per token (delta_passes.h). The state is read from its slot by the first pass, stays
  * f32 between tokens (in its own slot if that is f32, else in scratch) and is rounded once, by the pass of the last
  * token. A single token goes over all rows in one pass. */
 
@@ -13,7 +13,7 @@ static int32_t delta_block = 32;
 enum { DELTA_WIDENS_TWICE = 1, DELTA_WIDENS_ONCE = 2 };
 static int32_t delta_widening = DELTA_WIDENS_TWICE;
 
-/* Stores that are due `after` so many tokens, of rows, f32 at `rows`. where: elements before them in a state. */
+/* Makes the stores that are due `after` this many tokens, of rows, f32 at `rows`. where: elements before them in a state. */
 GD_INLINE int64_t store_rows(
   const delta_extras *extras, int64_t next, int64_t after, const float *rows, int64_t where, int64_t count
 ) {

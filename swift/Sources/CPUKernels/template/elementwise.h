@@ -23,7 +23,7 @@ GD_INLINE void elementwise_row(
   }
 }
 
-/* Inlined once for each operation, which is a constant then. */
+/* Inlined once for each operation, which is then a constant. */
 GD_INLINE void elementwise_rows(
   uint32_t operation, const gd_cpu_elementwise *op, int64_t begin, int64_t end, const uint32_t *stop
 ) {

@@ -1,6 +1,6 @@
 /* gatedDelta: work items are (sequence, value head, block of value rows). With several tokens the value heads of a
  * key head are adjacent, so that a thread that runs several of them prepares query and key once. With a single token heads
- * are in the order of their states in memory, since reading those takes the time; its keys, one row each, are all kept. */
+ * are in the order of their states in memory, since reading those takes the time; the token's keys, one row each, are all kept. */
 
 GD_INLINE int64_t key_head_of(const gd_cpu_heads *heads, int64_t value_head) {
   if (heads->head_map == GD_CPU_HEADS_TILED) return value_head % heads->key_heads;
@@ -109,7 +109,7 @@ GD_INLINE void fetch_inputs(const gd_cpu_gated_delta *op, const delta_item *item
   fetch(element(&op->out, token, item->head, item->first_row), rows * dtype_size(op->out.dtype));
 }
 
-/* next: the item that this one is followed by. */
+/* next: the item that follows this one. */
 static void gated_delta_item(
   const gd_cpu_gated_delta *op, const delta_scratch *shared, prepared_row *prepared, const delta_item *item,
   const delta_item *next, const uint32_t *stop

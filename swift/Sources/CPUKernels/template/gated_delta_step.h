@@ -4,7 +4,7 @@
  *
  * A run of items of one sequence goes through the stages together: its channels and its heads' states are adjacent,
  * and sequential reads are the fastest. Every stage is the code of its own op, so that the bits are those
- * of the ops one after the other. */
+ * of the ops one after another. */
 
 enum { STEP_RUN = DELTA_TOKENS }; /* key heads of a run: their keys fill the rows that tokens have elsewhere */
 

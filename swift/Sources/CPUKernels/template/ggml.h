@@ -1,5 +1,5 @@
-/* ggml's types of blocks, a family of block formats (matrix.h). Layouts: ggml-common.h; a weight is what dequantize_row_* of
- * ggml-quants.c gives: its products and differences are rounded one by one. `type` is ggml's number and a constant.
+/* ggml's block types, a family of block formats (matrix.h). Layouts: ggml-common.h; a weight is what dequantize_row_* of
+ * ggml-quants.c gives: each product and difference is rounded separately. `type` is ggml's number and a constant.
  *
  * A weight is scale q, scale q + offset, or scale q - minimum, q an integer or an entry of a table. Each run of GD_LANES weights
  * has most of its bits at one place in as many neighbouring bytes. Where further bits are elsewhere, and where that is faster, the
@@ -36,13 +36,13 @@ static const _Alignas(16) int8_t ggml_e2m1_bytes[16] = {0, 1, 2, 3, 4, 6, 8, 12,
 /* Where the bytes of four bits of a small block begin. */
 #define ggml_offset(TYPE) \
   ((TYPE) == GGML_MXFP4 ? 1 : (TYPE) == GGML_Q4_1 ? 4 : (TYPE) == GGML_Q5_0 ? 6 : (TYPE) == GGML_Q5_1 ? 8 : 2)
-/* Runs of a step: with more of them more is constant, and there is more code. */
+/* Runs of a step: with more of them, more is constant, and there is more code. */
 #define ggml_step(TYPE) \
   (!ggml_is_large(TYPE) || GD_WIDTH == 4 ? 2 : GD_WIDTH == 8 ? 4 : (TYPE) == GGML_Q5_K || (TYPE) == GGML_Q2_K ? 8 : 16)
 /* Whether scales are made a block before they are used: they are not ready at once, and operations that wait for them take the
- * places of others. With bytes, which are many, it is no gain, nor with Q5_1. */
+ * places of others. It is no gain with bytes, which are many, nor with Q5_1. */
 #define ggml_ahead(TYPE) (GD_WIDTH == 16 && !ggml_has_bytes(TYPE) && (TYPE) != GGML_Q5_1)
-/* Half floats at the beginning of a block that are all its factors, or 0. */
+/* The number of half floats at the beginning of a block if these are all its factors, else 0. */
 #define ggml_halves_first(TYPE) \
   (ggml_is_large(TYPE) || (TYPE) == GGML_MXFP4 || ggml_has_bytes(TYPE) ? 0 : ggml_halves(TYPE))
 
@@ -84,11 +84,11 @@ GD_INLINE void ggml_two_runs(const uint8_t *block, int run, ggml_many *out, uint
 #undef GGML_32
 }
 
-/* Whether the integers of a block are put together 64 at a time: of Q6_K four times as large, of Q5_K in another order. */
+/* Whether the integers of a block are put together 64 at a time: for Q6_K four times as large, for Q5_K in another order. */
 #define ggml_in_halves(TYPE) (GD_WIDTH == 16 && ((TYPE) == GGML_Q6_K || (TYPE) == GGML_Q5_K))
 #if GD_WIDTH == 16
-/* The integers of Q6_K and Q5_K. Of half of a block 64 bytes have the low and the high four bits of two times 64 of them: of Q6_K in
- * order, of Q5_K those of groups 0 and 2, and of groups 1 and 3. Where further bits of each byte are, is one rotation away. */
+/* The integers of Q6_K and Q5_K. In half of a block, 64 bytes have the low and the high four bits of two times 64 of them: for Q6_K in
+ * order, for Q5_K those of groups 0 and 2, and of groups 1 and 3. Further bits of each byte are one rotation away. */
 GD_INLINE void ggml_halves_of_integers(const uint8_t *block, int8_t *out, uint32_t type) {
   __m512i upper = _mm512_setzero_si512();
   GD_UNROLL for (int h = 0; h < 2; h++) {
@@ -173,14 +173,14 @@ GD_INLINE factors ggml_factors_at(const float *scale, uint32_t type) {
   return group;
 }
 
-/* Those of a run of row `row`. */
+/* The factors of a run of row `row`. */
 GD_INLINE factors ggml_factors(const block_scales *scales, int row, int64_t run, uint32_t type) {
   const float *small = &scales->numbers[ggml_halves(type) * row], *large = &scales[row].numbers[ggml_scale_at(type, run / ggml_group(type))];
   return ggml_factors_at(ggml_is_large(type) ? large : small, type);
 }
 
-/* GD_WIDTH bytes, one a lane. Compilers widen shifted bytes anew, where the widened ones could be shifted: for AVX-512 they may
- * not know what these are. */
+/* GD_WIDTH bytes, one per lane. Compilers widen shifted bytes anew, although the widened ones could be shifted: for AVX-512 they
+ * must not know what these are. */
 GD_INLINE vu ggml_bytes_at(const uint8_t *at) {
   vu bytes = __builtin_convertvector(*(const vb_memory *)at, vu);
 #if GD_WIDTH == 16

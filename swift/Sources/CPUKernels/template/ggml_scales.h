@@ -1,8 +1,8 @@
 /* The scales and minima of ggml's blocks as float32 (ggml.h): products of half floats and integers of up to eight bits, which are
  * exact. A call makes those of several blocks, of as many rows. */
 
-/* Of a large block: scale j is at ggml_scale_at, and its minimum ggml_minimum_after that. Of small blocks: the first of as many has the
- * scales of all, each with its offset after it. */
+/* Of a large block: scale j is at ggml_scale_at, and its minimum ggml_minimum_after that. Of several small blocks: the first has the
+ * scales of all, each followed by its offset. */
 #define ggml_is_in_eights(TYPE) ((TYPE) == GGML_Q4_K || (TYPE) == GGML_Q5_K)
 #define ggml_scale_at(TYPE, J) (ggml_is_in_eights(TYPE) ? (J) + ((J) & 4) : ggml_has_minimum(TYPE) ? 2 * (J) : (J))
 #define ggml_minimum_after(TYPE) (ggml_is_in_eights(TYPE) ? 4 : 1)
@@ -29,8 +29,8 @@ GD_INLINE float ggml_half(const uint8_t *at) {
 #define ggml_halves(TYPE) (ggml_has_minimum(TYPE) || ggml_has_offset(TYPE) ? 2 : 1)
 enum { GGML_ROWS = 4 }; /* the most blocks whose scales are made at a time */
 
-/* The half floats of blocks `apart` bytes apart. Those of four are put together in integer registers, where compilers may not
- * see what they are: they would do it in vectors, whose units are what limits a product. */
+/* The half floats of blocks `apart` bytes apart. Those of four are put together in integer registers, where compilers must not
+ * see what they are: they would do it in vectors, whose units limit a product. */
 GD_INLINE void ggml_halves_of(const uint8_t *block, int64_t apart, int rows, float *out, uint32_t type) {
   const uint8_t *at = block + ggml_half_at(type);
 #if GD_WIDTH >= 8
@@ -70,7 +70,7 @@ GD_INLINE void ggml_halves_of(const uint8_t *block, int64_t apart, int rows, flo
   }
 }
 
-/* Two numbers in turns. */
+/* Two numbers in alternate lanes. */
 GD_INLINE vf ggml_turns(const float *two) {
   vf all;
 #if GD_WIDTH == 16
@@ -81,7 +81,7 @@ GD_INLINE vf ggml_turns(const float *two) {
   return all;
 }
 
-/* Sixteen numbers by a factor, or by the two that lanes have in turns. */
+/* Sixteen numbers times a factor, or times the two that alternate between lanes. */
 GD_INLINE void ggml_products(const ggml_floats *numbers, vf factor, float *out) {
   vf parts[GD_PARTS];
   __builtin_memcpy(parts, numbers, sizeof *numbers);
@@ -158,7 +158,7 @@ GD_INLINE void ggml_products_of(const uint8_t *block, const float *halves, float
   }
 }
 
-/* The scales and minima of a large block, scale j at 2 j and minimum j after it where it has minima. */
+/* The scales and minima of a large block, scale j at 2 j and minimum j after it if it has minima. */
 GD_INLINE void ggml_factors_of(const uint8_t *block, block_scales *out, uint32_t type) {
   float halves[2];
   ggml_halves_of(block, 0, 1, halves, type);
@@ -168,7 +168,7 @@ GD_INLINE void ggml_factors_of(const uint8_t *block, block_scales *out, uint32_t
   *(ggml_floats *)out->numbers = __builtin_shufflevector(all, all, 0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);
 }
 
-/* Of `rows` blocks, `apart` bytes apart. */
+/* The scales and minima of `rows` blocks, `apart` bytes apart. */
 GD_INLINE void ggml_scales(const uint8_t *block, int64_t apart, int rows, block_scales *out, uint32_t type) {
   if (type == GGML_MXFP4) {
     GD_UNROLL for (int r = 0; r < rows; r++) {

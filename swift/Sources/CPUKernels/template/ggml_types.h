@@ -13,14 +13,14 @@ enum {
 #define ggml_has_minimum(TYPE) ((TYPE) == GGML_Q2_K || (TYPE) == GGML_Q4_K || (TYPE) == GGML_Q5_K)
 #define ggml_has_offset(TYPE) ((TYPE) == GGML_Q4_1 || (TYPE) == GGML_Q5_1)
 #define ggml_has_five(TYPE) ((TYPE) == GGML_Q5_0 || (TYPE) == GGML_Q5_1 || (TYPE) == GGML_Q5_K)
-/* q is this much less than its number without sign. */
+/* q is this much less than its unsigned number. */
 #define ggml_middle(TYPE) \
   ((TYPE) == GGML_Q4_0 ? 8 : (TYPE) == GGML_Q5_0 ? 16 : (TYPE) == GGML_Q3_K ? 4 : (TYPE) == GGML_Q6_K ? 32 : 0)
 
 /* Runs of 16 weights that share a scale. */
 #define ggml_group(TYPE) ((TYPE) == GGML_Q2_K || (TYPE) == GGML_Q3_K || (TYPE) == GGML_Q6_K ? 1 : 2)
 
-/* With int8 activations numbers are unsigned bytes: what they are more than the integers that they stand for. */
+/* With int8 activations, numbers are unsigned bytes: this is how much more they are than the integers that they stand for. */
 #define int8_ggml_middle(TYPE) \
   ((TYPE) == GGML_Q8_0 || (TYPE) == GGML_IQ4_NL || (TYPE) == GGML_IQ4_XS ? 128 : (TYPE) == GGML_MXFP4 ? 12 : ggml_middle(TYPE))
 /* The largest of them, and whether they are small (int8_dot.h). */

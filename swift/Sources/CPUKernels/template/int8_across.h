@@ -16,7 +16,7 @@ GD_INLINE void int8_words_across(const uint8_t *from, int64_t row_bytes, vu word
 }
 
 /* A block of eight groups begins with two half floats; the first four scales and the first four minima, six bits of each byte; and four bits of the last ones,
- * of which the two above are above those six. bytes: of each lane's block the eight scales (kind 0) or minima (1). Returns what they are multiplied by. */
+ * whose two upper bits are above those six. bytes: the eight scales (kind 0) or minima (1) of each lane's block. Returns their factors. */
 GD_INLINE vf int8_eights_bytes(const vu words[4], int kind, vu bytes[2]) {
   bytes[0] = words[1 + kind] & 0x3f3f3f3f;
   bytes[1] = (words[3] >> 4 * kind & 0x0f0f0f0f) | (words[1 + kind] >> 2 & 0x30303030);
@@ -36,13 +36,13 @@ static __attribute__((noinline)) void int8_across_eights(const uint8_t *block, i
   }
 }
 
-/* Copies a half float. In assembly: compilers gather such numbers in vectors, whose units are what limits products. */
+/* Copies a half float. In assembly: compilers gather such numbers in vectors, whose units limit products. */
 GD_INLINE void int8_copy_half(const uint8_t *from, uint16_t *to) {
   uint16_t half = *(const h1_memory *)from;
   __asm__ volatile("movw %w1, %0" : "=m"(*to) : "r"(half));
 }
-/* Those of INT8_OUTPUTS rows in `blocks` blocks, `bytes` apart, from the first one's on: of a block one after another. Before any is used, since a load of several
- * waits for the stores of each. */
+/* The half floats of INT8_OUTPUTS rows in `blocks` blocks, `bytes` apart, from the first on, block by block. Copied before any
+ * is used, since a load of several waits for the stores of each. */
 GD_INLINE void int8_halves_across(const uint8_t *from, int64_t row_bytes, int64_t blocks, int bytes, uint16_t *halves) {
   for (int64_t b = 0; b < blocks; b++, from += bytes, halves += INT8_OUTPUTS) {
     GD_UNROLL for (int f = 0; f < INT8_OUTPUTS; f++) int8_copy_half(from + f * row_bytes, halves + f);

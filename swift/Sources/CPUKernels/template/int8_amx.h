@@ -1,11 +1,11 @@
 /* Tiles of several rows of x by INT8_OUTPUTS outputs (int8_linear.h), with AMX. A group is one product of tiles, or two if it has 128
- * columns. A vector of its sums is of a row of x, and becomes terms as in int8_tile.h. Panels have signed numbers where a format has a
+ * columns. A vector of its sums belongs to a row of x, and becomes terms as in int8_tile.h. Panels have signed numbers if a format has a
  * middle, so that sums begin with 0: no format has both a middle and offsets.
  *
  * A product runs while the sums of the group two before it become terms. The instructions of tiles stand between the terms of a quarter
  * of the rows each: several in succession would hold up the instructions after them. */
 
-/* The least rows for tiles: fewer are faster in vectors, which need no panels for some formats, or as int8_turned.h has them. */
+/* The least rows for tiles: fewer are faster in vectors, which need no panels for some formats, or as in int8_turned.h. */
 static int64_t int8_least_rows(int64_t group) { return group == 16 ? 12 : group == 32 ? 9 : 8; }
 
 GD_INLINE int int8_takes_few(const gd_cpu_matrix *matrix, int64_t rows) { return (void)matrix, (void)rows, 0; }
@@ -17,7 +17,7 @@ typedef struct int8_shapes {
   uint8_t rows[16];
 } int8_shapes;
 
-/* 0: sums; 1 and 2: x; 3 and 4: numbers of the weight. Tiles are a thread's own: they are given back before it does anything else. */
+/* 0: sums; 1 and 2: x; 3 and 4: numbers of the weight. Tiles belong to a thread, which gives them back before it does anything else. */
 static void int8_tiles_begin(int64_t rows, int64_t group) {
   int columns = (int)least(group, 64);
   int8_shapes shapes = {.palette = 1};

@@ -32,7 +32,7 @@ typedef struct int8_block {
   F(Q5_K, q5_k, 32, GGML_Q5_K, 176, 8, 0) \
   F(Q6_K, q6_k, 16, GGML_Q6_K, 210, 16, 0)
 
-/* Where in a block its numbers of four bits begin, or of Q8_0 its bytes. */
+/* Where in a block its four-bit numbers begin, or its bytes for Q8_0. */
 GD_INLINE int int8_offset(int8_block form) {
   return form.is_mlx ? 0 : form.type == GGML_Q4_K ? 16 : form.type == GGML_Q5_K ? 48 : ggml_offset(form.type);
 }
@@ -55,7 +55,7 @@ GD_INLINE int int8_is_affine8(int8_block form) { return form.is_mlx && form.byte
 /* Whether a block is one group, with a byte for each number. */
 GD_INLINE int int8_has_bytes(int8_block form) { return form.groups == 1 && form.bytes >= form.group; }
 
-/* Whether numbers for one row are asked for into the first cache: FETCH_NEAR bytes ahead, or INT8_NEAR where nothing is asked for into the second one. */
+/* Whether one row's numbers are asked for into the first cache: FETCH_NEAR bytes ahead, or INT8_NEAR if none are into the second one. */
 enum { INT8_NEAR = 7168 };
 GD_INLINE int int8_asks_near(int8_block form) {
 #if defined(GD_DOT_AVX512VNNI)

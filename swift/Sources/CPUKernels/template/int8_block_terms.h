@@ -42,7 +42,7 @@ GD_INLINE void int8_block_step(
   }
 }
 
-/* The terms of `count` groups from a block on, as int8_terms has them. Those of MLX's forms have factors from `at` on. */
+/* The terms of `count` groups from a block on, as int8_terms has them. MLX's forms have their factors from `at` on. */
 GD_INLINE void int8_block_terms(
   const gd_cpu_matrix *matrix, const uint8_t *block, int64_t at, const int8_x *x, int64_t first, int64_t count, float *terms,
   const uint8_t *end, int8_block form
@@ -59,7 +59,7 @@ GD_INLINE void int8_block_terms(
   }
 }
 
-/* The same of `rows` rows, whose terms are `apart` from one to the next: columns from block `from` of row `feature` on. */
+/* The same for `rows` rows, whose terms are `apart` from one to the next: columns from block `from` of row `feature` on. */
 typedef void int8_blocks_of(
   const gd_cpu_matrix *matrix, int64_t feature, int64_t rows, const int8_x *x, int64_t first, int64_t count, float *terms,
   int64_t apart, const uint8_t *end);

@@ -3,13 +3,13 @@
  * all rows, those of ggml's blocks took longer than the products. x is in the order of int8_arrange, for groups of 16 in its own. */
 #if GD_WIDTH == 16
 
-/* int8_pairs_of for sums that 16 bits hold: an operation less. */
+/* int8_pairs_of for sums that 16 bits hold: one operation less. */
 GD_INLINE vi int8_small_pairs(vi a, vi b) {
   return (vi)_mm512_madd_epi16(_mm512_packs_epi32((__m512i)a, (__m512i)b), _mm512_set1_epi16(1));
 }
 
-/* The totals of four vectors, of which 128 bits are a group: lane 4 l + k is that of group l of vector k. How often sums fit 16 bits: so
- * many products, a lane's, of numbers up to 15, 31 or 63 by up to 127, and twice as many. */
+/* The totals of four vectors, of which 128 bits are a group: lane 4 l + k is that of group l of vector k. Pairs are added
+ * in 16 bits if these hold the sum: of a lane's products of numbers up to 15, 31 or 63 by up to 127, then of twice as many. */
 GD_INLINE vi int8_totals(const vi own[4], int8_block form) {
   int64_t sum = form.group / 4 * 127 * int8_most(form);
   vi a = sum < 32768 ? int8_small_pairs(own[0], own[1]) : int8_pairs_of(own[0], own[1]);
@@ -97,7 +97,7 @@ GD_INLINE void int8_sixteen_groups(const uint8_t *block, const int8_t *x, vi out
 GD_INLINE void int8_eights_factors(const uint8_t *block, int bytes, vf *scales, vf *minima) {
   __m256i head = _mm256_inserti128_si256(_mm256_castsi128_si256(int8_load_16(block)), int8_load_16(block + bytes), 1);
   /* 32 bits each: two half floats; the first four scales and the first four minima, six bits of each byte; and four bits of the last
-   * ones, of which the two above are above those six. */
+   * ones, whose two upper bits are above those six. */
   __m256i first = _mm256_and_si256(head, _mm256_set1_epi8(0x3f));
   __m256i lower = _mm256_srlv_epi32(_mm256_shuffle_epi32(head, 0xff), _mm256_setr_epi32(0, 0, 4, 0, 0, 0, 4, 0));
   __m256i upper = _mm256_and_si256(_mm256_srli_epi32(head, 2), _mm256_set1_epi8(0x30));

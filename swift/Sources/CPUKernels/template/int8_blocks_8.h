@@ -29,7 +29,7 @@ GD_INLINE vi int8_products(const vi *numbers, const int8_t *x, int count, int8_b
   return sum;
 }
 
-/* int8_pairs_of; for sums that 16 bits hold an operation less. */
+/* int8_pairs_of; for sums that 16 bits hold, one operation less. */
 GD_INLINE vi int8_sums_of(vi a, vi b, int fits) {
   return fits ? int8_two_sums((vi)_mm256_packs_epi32((__m256i)a, (__m256i)b)) : int8_pairs_of(a, b);
 }

@@ -3,7 +3,7 @@
  * blocks (int8_arrange). */
 #if GD_WIDTH == 16
 
-/* The entries of a table, with `more` added; and with as much that none is negative. */
+/* The entries of a table, with `more` added; then with enough added that none is negative. */
 GD_INLINE vi int8_table_entries(vi numbers, uint32_t type, int more) {
   const int8_t *table = type == GGML_MXFP4 ? ggml_e2m1_bytes : ggml_iq4_bytes;
   __m512i all = _mm512_add_epi8(_mm512_broadcast_i32x4(*(const __m128i *)table), _mm512_set1_epi8((char)more));

@@ -7,7 +7,7 @@
  * bits. Otherwise numbers of even and odd columns are widened to 16 bits and multiplied in pairs: x stands in the upper bytes, so
  * that a lane holds 256 times the sum, which is below 2^31.
  *
- * INT8_MIDDLE(small): what the numbers that are multiplied are less than those of the weight. int8_is_raised(small): whether lanes hold 256 times their sums. */
+ * INT8_MIDDLE(small): the weight's numbers minus those that are multiplied. int8_is_raised(small): whether lanes hold 256 times their sums. */
 
 typedef vi vi_memory __attribute__((aligned(1), may_alias));
 GD_INLINE vi load_vi(const void *from) { return *(const vi_memory *)from; }

@@ -14,7 +14,7 @@ typedef void int8_few(
  * four rows seldom come here where bytes are asked for by pages, so they get the smaller code. */
 GD_INLINE int int8_few_asks_at_once(int rows, int8_block form) { return gd_cpu_asks_by_pages && (rows > 4 || int8_few_has_halves(form)); }
 
-/* Compilers do not unroll the parts of groups of 32 columns, which may end early. To make them costs a fifth more code and gives 2 %. */
+/* Compilers do not unroll the parts of groups of 32 columns, which may end early. To make them costs a fifth more code for 2 %. */
 _Pragma("clang diagnostic push")
 _Pragma("clang diagnostic ignored \"-Wpass-failed\"")
 

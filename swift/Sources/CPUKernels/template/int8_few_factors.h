@@ -12,14 +12,14 @@ typedef struct int8_few_factors {
   uint16_t halves[INT8_SPAN / 256 * INT8_OUTPUTS];            /* of large blocks all, of small ones those of two steps */
 } int8_few_factors;
 
-/* Copies those of a step, or of as many of its blocks as the `left` columns are. */
+/* Copies the half floats of a step, or of as many of its blocks as the `left` columns are. */
 GD_INLINE void int8_few_copy(const uint8_t *from, int64_t row_bytes, int64_t left, uint16_t *halves, int step, int8_block form) {
   int64_t blocks = least(left, step) / 32;
   int8_halves_across(from, row_bytes, blocks, form.bytes, halves);
   if (int8_ggml_has_offset(form.type)) int8_halves_across(from + 2, row_bytes, blocks, form.bytes, halves + INT8_FEW_HALVES);
 }
 
-/* Of INT8_OUTPUTS of them. */
+/* INT8_OUTPUTS of them as float32. */
 GD_INLINE vf int8_few_floats(const uint16_t *halves, int8_block form) {
   if (form.type != GGML_MXFP4) return load(halves, 0, GD_CPU_F16);
   vu exponents = __builtin_convertvector(*(const vh_memory *)halves, vu) & 0xff;
@@ -33,12 +33,12 @@ GD_INLINE void int8_few_begin(int8_few_factors *own, const uint8_t *from, int64_
   if (int8_few_has_halves(form)) int8_few_copy(from, row_bytes, count, own->halves, step, form);
 }
 
-/* Makes those of the step from column i on, whose rows begin at `from`; of large blocks those of both steps. left: columns from i on. */
+/* The factors of the step from column i on, whose rows begin at `from`; for large blocks those of both steps. left: columns from i on. */
 GD_INLINE void int8_few_make(
   int8_few_factors *own, const uint8_t *from, int64_t row_bytes, int64_t i, int64_t left, int step, int8_block form
 ) {
   if (int8_few_has_halves(form)) {
-    /* Those of the next step are copied meanwhile: a load of several waits for the stores of each. */
+    /* The half floats of the next step are copied meanwhile: a load of several waits for the stores of each. */
     uint16_t *these = own->halves + i / step % 2 * 2 * INT8_FEW_HALVES, *next = own->halves + (i / step + 1) % 2 * 2 * INT8_FEW_HALVES;
     int blocks = step / 32;
     if (left > step) int8_few_copy(from + blocks * form.bytes, row_bytes, left - step, next, step, form);

@@ -5,7 +5,7 @@ GD_INLINE vf int8_fma(vf a, vf b, vf c) { return fma_vf(a, b, c); }
 typedef double int8_doubles __attribute__((vector_size(8 * GD_WIDTH)));
 typedef int64_t int8_longs __attribute__((vector_size(8 * GD_WIDTH)));
 
-/* A product of floats is exact as a double. Its sum with c is rounded to odd: where something is lost the last bit is set, so that rounding to float once more gives what
+/* A product of floats is exact as a double. Its sum with c is rounded to odd: if something is lost, the last bit is set, so that rounding to float once more gives what
  * rounding the exact sum gives (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008). */
 GD_INLINE vf int8_fma(vf a, vf b, vf c) {
   int8_doubles product = __builtin_convertvector(a, int8_doubles) * __builtin_convertvector(b, int8_doubles);

@@ -1,6 +1,6 @@
-/* Sixteen groups of a row of x at once (int8_rows.h): scales and sums of all of them are made together, a group a lane. Numbers come from products with
- * 1 / scale, which take less time than quotients. Up to 127 both are less than 2^-16 apart, so that they round to the same integer, unless a product is
- * as near as that to the middle between two: then the group is divided. */
+/* Sixteen groups of a row of x at once (int8_rows.h): scales and sums of all of them are made together, one group per lane.
+ * Numbers come from products with 1 / scale, which take less time than quotients. Up to 127 the two are less than 2^-16 apart, so
+ * they round to the same integer, unless a product is that near to the middle between two integers: then the group is divided. */
 #if GD_WIDTH == 16
 
 /* Bits of floats: below the first, 2^-95, a magnitude's 1 / scale may be too large; the last is 0.5 - 2^-16. */

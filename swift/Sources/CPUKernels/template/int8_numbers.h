@@ -124,8 +124,8 @@ GD_INLINE vi int8_above(vi bytes, int from, uint32_t mask) {
 #endif
 #if GD_WIDTH == 16
 
-/* The numbers of a half of a block of Q6_K: of 64 columns, and of the 64 after them. Each byte has four bits of two numbers, and one of 32 further bytes the upper two
- * of four. */
+/* The numbers of a half of a block of Q6_K: of 64 columns, and of the 64 after them. Each byte has four bits of two numbers,
+ * and one of 32 further bytes the upper two bits of four. */
 GD_INLINE void int8_six(const uint8_t *block, int half, vi out[2]) {
   vi four = load_vi(block + 64 * half);
   __m512i two = _mm512_broadcast_i64x4(int8_load_32(block + 128 + 32 * half));

@@ -1,7 +1,7 @@
 /* One row with int8 activations, or two: the numbers lie in a vector as in their row of the weight, and sums of lanes are added per group. Rows of
  * the weight are read one after another, each from its beginning. */
 
-/* How a format is taken as it is packed; no members if it is not. */
+/* How a format is taken as it is packed; without members if it is not. */
 typedef struct int8_one_form {
 #if GD_WIDTH >= 8
   int8_blocks_of *terms;
@@ -75,7 +75,7 @@ static void int8_one(const gd_cpu_linear *op, const int8_memory *memory, int64_t
         continue;
       }
 #endif
-      /* In tensors of their own the factors of several rows follow one another. */
+      /* In tensors of their own, the factors of several rows follow one another. */
       if (are_apart) form.factors(matrix, first, 0, count * columns, memory->scales, memory->offsets);
       for (int64_t f = 0; f < count; f++) {
         int64_t at = f * columns >> shift;
@@ -98,7 +98,7 @@ static int int8_takes_two(const gd_cpu_matrix *matrix) {
   return !is_panel && int8_one_form_of(matrix).arrange != NULL && !int8_takes_few(matrix, 2);
 }
 
-/* Both rows in turns, while the weight's rows are in a cache. */
+/* Both rows in turn, while the weight's rows are in a cache. */
 static void int8_one_by_one(const gd_cpu_linear *op, const int8_memory *memory, int64_t begin, int64_t end, const uint32_t *stop) {
   enum { AT_ONCE = 4 * INT8_OUTPUTS };
   for (int64_t first = begin; first < end && !gd_cpu_stopped(stop); first += AT_ONCE) {

@@ -1,5 +1,5 @@
-/* Panels of weights of four, five, six and eight bits with vectors of 8 or 16 lanes: rows are put side by side while two numbers of four bits still share a
- * byte, which is half the work of doing so later. */
+/* Panels of weights of four, five, six and eight bits with vectors of 8 or 16 lanes: rows are put side by side while two
+ * four-bit numbers still share a byte, which is half the work of doing so later. */
 typedef void int8_packed(const gd_cpu_matrix *matrix, int64_t feature, int64_t features, int64_t first, int64_t count, uint8_t *panel);
 
 #if GD_WIDTH == 16
@@ -93,12 +93,12 @@ GD_INT8_MICRO(GD_PACKED)
 GD_PACKED(, affine, 32, 0, 16, 1, 1)
 GD_INT8_FIVES_AND_SIXES(GD_PACKED)
 GD_PACKED(, q8_0, 32, GGML_Q8_0, 34, 1, 0)
-/* As of four bits. */
+/* As for four bits. */
 GD_PACKED(, affine8, 32, 0, 32, 1, 1)
 #undef GD_PACKED
 #endif
 
-/* The function that makes panels of a matrix so; NULL if there is none. */
+/* The function that makes panels of a matrix in this way; NULL if there is none. */
 static int8_packed *int8_packed_of(const gd_cpu_matrix *matrix) {
 #if GD_WIDTH >= 8
 #define GD_CASE_PACKED(FORMAT, NAME, ...) \

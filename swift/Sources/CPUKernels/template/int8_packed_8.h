@@ -8,7 +8,7 @@ GD_INLINE void int8_packed_words(const uint8_t *const rows[8], int64_t at, vi ou
   int8_transpose_4(own, out);
 }
 
-/* Whether the numbers are four bits and no more. */
+/* Whether the numbers have only four bits. */
 GD_INLINE int int8_are_nibbles(int8_block form) { return !int8_has_bytes(form) && form.type != GGML_Q5_K && form.type != GGML_Q6_K; }
 
 /* 16 of every 32 columns of a block of Q5_K, from column `part` on, of eight rows. */
@@ -26,7 +26,7 @@ GD_INLINE void int8_packed_fives(const uint8_t *const rows[8], int64_t at, int p
   }
 }
 
-/* The same of a block of Q6_K. */
+/* The same for a block of Q6_K. */
 GD_INLINE void int8_packed_sixes(const uint8_t *const rows[8], int64_t at, int part, uint8_t *panel) {
   GD_UNROLL for (int half = 0; half < 2; half++) {
     vi four[2][4], above[4];

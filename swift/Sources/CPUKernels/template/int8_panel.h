@@ -3,7 +3,7 @@
 
 /* From the scales of several outputs to their offsets. */
 enum { INT8_OFFSETS = INT8_SPAN_GROUPS * INT8_OUTPUTS };
-/* Columns of a panel that stays in the first cache, where one tile has all rows: others read it once more. */
+/* Columns of a panel that stays in the first cache, if one tile has all rows: others read it once more. */
 enum { INT8_NARROW = 1024 };
 /* Bytes of x that stay in the second cache, and its most rows. Processors with AMX have 2 MB. */
 #if defined(GD_DOT_AMX)
@@ -176,7 +176,7 @@ static void int8_across_halves(
   }
 }
 #elif GD_WIDTH == 8
-/* The same of one of these tensors, four groups at a time. */
+/* The same for one of these tensors, four groups at a time. */
 GD_INLINE void int8_across_halves(const uint16_t *factors, int64_t groups, int64_t count, float *out, uint32_t dtype) {
   for (int64_t g = 0; g < count; g += 4) {
     GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {

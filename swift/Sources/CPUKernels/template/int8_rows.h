@@ -3,10 +3,10 @@
  * in float32, one rounding each. A group of zeros has scale 0; one with NaN or an infinity has scale NaN, and so its row's outputs
  * are NaN. Scales below the smallest float32 number are 0: such a group counts as zeros. */
 
-/* Adding it rounds to an integer, which the sum's lowest bits are. */
+/* Adding this rounds to an integer, which is in the sum's lowest bits. */
 static const float int8_rounder = 0x1.8p23f;
 
-/* An integer product begins with so many times the sum of x's numbers. */
+/* An integer product begins with this many times the sum of x's numbers. */
 GD_INLINE int32_t int8_start(gd_cpu_int8_form form) { return INT8_MIDDLE(form.is_small) - form.middle; }
 
 /* A group of x: its bytes, and their sum. */

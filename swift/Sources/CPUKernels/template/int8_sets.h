@@ -1,6 +1,6 @@
 /* The sets of int8_turned_tiles.h: how numbers of the weight are laid out in tiles, and x in the order of their second operand. */
 
-/* Columns that are unpacked at a time where a format's own function does it, and bytes from a row of them to the next. */
+/* Columns that are unpacked at a time if a format's own function does it, and bytes from a row of them to the next. */
 enum { INT8_CHUNK = INT8_PIECE, INT8_CHUNKS = INT8_PIECES };
 
 /* The kernel of a format with a middle subtracts it from the numbers, so that sums begin with 0. */
@@ -65,7 +65,7 @@ GD_INLINE void int8_turned_row(const uint8_t *from, uint8_t *to, int64_t place, 
   store_vi(to, numbers);
 }
 
-/* The numbers of a block of Q6_K, as int8_six has them but for 32. */
+/* The numbers of a block of Q6_K: those of int8_six, less 32. */
 GD_INLINE void int8_turned_block(const uint8_t *block, uint8_t *to) {
   GD_UNROLL for (int half = 0; half < 2; half++) {
     vi four = load_vi(block + 64 * half);

@@ -27,7 +27,7 @@ typedef struct int8_turned {
 
 /* An int8_block without bytes stands for all formats of its group that have no kernel of their own: their numbers are unpacked by int8_form. */
 GD_INLINE int int8_is_any(int8_block form) { return form.bytes == 0; }
-/* Numbers that are unpacked by chunks, of Q6_K by blocks; those of other formats by sets. */
+/* Numbers that are unpacked by chunks, for Q6_K by blocks; those of other formats by sets. */
 GD_INLINE int int8_in_chunks(int8_block form) { return int8_is_any(form) || form.groups == 16; }
 /* Numbers that come out of their blocks in the order of columns. */
 GD_INLINE int int8_are_bytes(int8_block form) { return int8_in_chunks(form) || int8_has_bytes(form); }
@@ -36,8 +36,8 @@ GD_INLINE int int8_has_offset(int8_block form) { return form.type == 0 || int8_g
 GD_INLINE int64_t int8_set_at(int64_t set, int8_block form) {
   return form.groups == 8 ? set / 4 * form.bytes + int8_offset(form) + set % 4 * 32 : set * 2 * form.bytes;
 }
-/* A byte's bits 0 to 3, or 4 to 7, by vgf2p8affineqb: the matrices' rows say which bit each bit of the result is. Faster than a shift, which has one port and
- * leaves bits of a neighbour. */
+/* A byte's bits 0 to 3, or 4 to 7, by vgf2p8affineqb: the matrices' rows say which bit each bit of the result is. Faster than a
+ * shift, which has one port and leaves bits of the neighbour. */
 #define INT8_LOWER 0x0102040800000000
 #define INT8_UPPER 0x1020408000000000
 typedef int64_t int8_matrices __attribute__((vector_size(64)));
@@ -120,7 +120,7 @@ GD_INLINE vf int8_two(const float *scales) {
   return all;
 }
 
-/* Adds the terms of two outputs' sums: of each two rows of x one output's, then the other's. */
+/* Adds the terms of two outputs' sums: for each two rows of x one output's, then the other's. */
 GD_INLINE void int8_turned_terms(
   vi first, vi second, const float *scales, int64_t stride, vf x, vf x_sums, vf *out, int has_offset
 ) {

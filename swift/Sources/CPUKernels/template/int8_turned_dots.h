@@ -13,7 +13,7 @@ GD_INLINE int64_t int8_turned_least(int8_block form) {
   if (int8_is_any(form)) return 2;
   return form.group > 32 || int8_are_bytes(form) || int8_dots_span(form) == 1 ? 3 : 5;
 }
-/* Whether more than int8_turned_most rows are taken, so many at a time; else they go by panels. */
+/* Whether more than int8_turned_most rows are taken, that many at a time; else they go by panels. */
 GD_INLINE int int8_turned_takes_more(void) { return !gd_cpu_asks_by_pages; }
 /* Pairs of dwords that are multiplied at a time: as many vectors of x fit the registers with sixteen sums. Of a group of 32 half of them: eight rows are unpacked
  * after each half, or some after each pair. */
@@ -69,7 +69,7 @@ static void int8_turned_part(const gd_cpu_linear *op, int64_t row, int64_t rows,
     }
   }
 }
-/* The same of all parts of rows from `first` on. */
+/* The same for all parts of rows from `first` on. */
 static __attribute__((noinline)) void int8_turned_x(
   const gd_cpu_linear *op, int64_t first, int64_t rows, uint8_t *to, int64_t begin, int64_t end, int8_block form, const uint32_t *stop
 ) {
@@ -131,7 +131,7 @@ GD_INLINE vi int8_dots_of_32(const uint8_t *from, int apart, uint32_t type) {
   vi numbers = int8_bits((vi)_mm512_permutex2var_epi32(first, (__m512i)places, second), INT8_BOTH(INT8_LOWER, INT8_UPPER));
   return ggml_has_table(type) ? int8_entries_of(numbers, type) : numbers;
 }
-/* Half a block of Q6_K, as int8_six has it. */
+/* Half a block of Q6_K, as in int8_six. */
 GD_INLINE void int8_dots_six(const uint8_t *block, int half, uint8_t *to) {
   vi four = load_vi(block + 64 * half), two = (vi)_mm512_broadcast_i64x4(int8_load_32(block + 128 + 32 * half));
   vi low = int8_low(four) | int8_bits(two, INT8_BOTH(INT8_TOP(0), INT8_TOP(2)));
@@ -196,7 +196,7 @@ GD_INLINE int8_dots_rows int8_dots_all(
 ) {
   const uint8_t *ask = row + INT8_OUTPUTS * (way->row_bytes + set * int8_dots_bytes_of_set(form));
   int8_dots_rows rows = {row, ask, way->row_bytes, set, way->columns - set * 2 * form.group, to, halves};
-  /* Of a row that ends within a chunk's columns the rest is anything: x has zeros there. */
+  /* If a row ends within a chunk's columns, the rest may be anything: x has zeros there. */
   if (int8_in_chunks(form)) rows.row += matrix_bytes(&way->op->weight, set * 2 * form.group);
   else rows.row += form.type == GGML_Q5_K ? set / 4 * form.bytes : int8_set_at(set, form);
   if (!int8_in_chunks(form) && __builtin_expect(rows.left < 2 * form.group, 0)) {
@@ -234,7 +234,7 @@ GD_INLINE void int8_dots_unpack(const int8_turned *way, int8_dots_rows *rows, in
     for (int f = 0; f < INT8_OUTPUTS / 2; f++) int8_dots_next(way, rows, form);
   } else {
     GD_UNROLL for (int f = 0; f < INT8_OUTPUTS / 2; f++) {
-      __asm__ volatile("" : "+r"(rows->row)); /* One addition a row, after the products before it: compilers multiply. */
+      __asm__ volatile("" : "+r"(rows->row)); /* One addition per row, after the products before it: compilers multiply. */
       int8_dots_next(way, rows, form);
     }
   }

@@ -1,5 +1,5 @@
-/* The scales and offsets of a few outputs for int8_turned_dots.h, made where they are needed: in a pass of their own over whole rows they take a tenth of the time, as the
- * rows' lines are fetched into the first cache twice. */
+/* The scales and offsets of a few outputs for int8_turned_dots.h, made where they are needed: a pass of their own over whole
+ * rows takes a tenth of the time, since the rows' lines are fetched into the first cache twice. */
 
 /* Sets whose scales and offsets are made at a time, before their products: of small blocks one, whose half floats are copied as it is unpacked, and those of a
  * large block. 0: those of a row are made at once, since they lie next to each other, or in formats without a kernel of their own. */
@@ -10,7 +10,7 @@ GD_INLINE int int8_dots_span(int8_block form) {
 
 /* Half floats of a set: two of each output, then as many offsets. */
 enum { INT8_DOTS_HALVES = 2 * INT8_OUTPUTS };
-/* Copies an output's. */
+/* Copies the half floats of an output. */
 GD_INLINE void int8_dots_copy(const uint8_t *from, uint16_t *halves, int8_block form) {
   GD_UNROLL for (int i = 0; i < (int8_has_offset(form) ? 4 : 2); i++) {
     int8_copy_half(from + i % 2 * form.bytes + i / 2 * 2, halves + i / 2 * INT8_DOTS_HALVES + i % 2);
@@ -33,7 +33,7 @@ static __attribute__((noinline)) void int8_dots_eights(const uint8_t *block, int
     }
   }
 }
-/* The same for blocks of sixteen groups: of each row all scales. */
+/* The same for blocks of sixteen groups: all scales of each row. */
 static __attribute__((noinline)) void int8_dots_sixteens(const uint8_t *block, int64_t row_bytes, float *scales) {
   for (int f = 0; f < INT8_OUTPUTS; f++, block += row_bytes, scales += 16) {
     vf own, none;
@@ -41,7 +41,7 @@ static __attribute__((noinline)) void int8_dots_sixteens(const uint8_t *block, i
     store(scales, 0, GD_CPU_F32, own);
   }
 }
-/* Those of the sets from `set` on of the rows from `row` on. */
+/* The scales and offsets of the sets from `set` on of the rows from `row` on. */
 GD_INLINE void int8_dots_factors(const int8_turned *way, const uint8_t *row, int64_t set, const uint16_t *halves, int8_block form) {
   if (form.groups == 8) int8_dots_eights(row + set / 4 * form.bytes, way->row_bytes, way->scales);
   if (form.groups == 16) int8_dots_sixteens(row + set / 8 * form.bytes, way->row_bytes, way->scales);

@@ -1,11 +1,11 @@
-/* The formats that go by int8_turned.h, which linears do, their rows of x, and a call. */
+/* The formats and the linears that go by int8_turned.h, their rows of x, and a call. */
 
 /* A format's numbers, and its products. */
 typedef struct int8_turned_form {
   int8_block block;
   void (*run)(const int8_turned *way, int64_t begin, int64_t end, const uint32_t *stop);
 } int8_turned_form;
-/* Formats with kernels of their own, as GD_INT8_NIBBLES has them; then all others, by their groups. */
+/* Formats with kernels of their own, as in GD_INT8_NIBBLES; then all others, by their groups. */
 #if defined(GD_DOT_AMX)
 #define GD_INT8_BYTES32(F)
 #else
@@ -35,7 +35,7 @@ GD_INT8_TURNED(GD_TURNED)
 GD_INT8_TURNED_OTHERS(GD_TURNED)
 #undef GD_TURNED
 
-/* NULL if it is multiplied exactly. */
+/* NULL if the format is multiplied exactly. */
 static const int8_turned_form *int8_turned_of(uint32_t format) {
   gd_cpu_matrix matrix = {.format = format};
   int8_form form = int8_form_of(&matrix);
@@ -54,7 +54,7 @@ static const int8_turned_form *int8_turned_of(uint32_t format) {
   }
 }
 
-/* The most rows at a time, with so many bytes of INT8_TURNED_ROWS rows: fewer than INT8_TURNED_MOST where rows are long. */
+/* The most rows at a time, if INT8_TURNED_ROWS rows have this many bytes: fewer than INT8_TURNED_MOST if rows are long. */
 static int64_t int8_turned_most(int64_t part_bytes) { return least(INT8_TURNED_MOST, (INT8_PANEL - 64) / part_bytes * INT8_TURNED_ROWS); }
 
 /* See gd_cpu_kernels. For two rows the other kernels are faster in two cases: if x, which is read again for each INT8_OUTPUTS outputs, is too large for the first

@@ -1,5 +1,5 @@
 /* Up to eight rows of x with AMX. Tiles of the weight are the first operands of products: the numbers of INT8_OUTPUTS rows as they lie, so that nothing
- * is transposed. x is the second operand, put into its order once a call. A set of two groups is multiplied at a time: a tile of x has a column for
+ * is transposed. x is the second operand, put into its order once per call. A set of two groups is multiplied at a time: a tile of x has a column for
  * each row of x and each group, with zeros for the numbers of the other one. So a vector of sums is one output's, for all rows of x and both groups, and
  * its scales are broadcast as they lie.
  *
@@ -28,7 +28,7 @@ GD_INLINE void int8_turned_slot(int slot, const uint8_t *numbers, int64_t apart,
   }
 }
 
-/* Features begin .. end - 1, whole INT8_OUTPUTS. The loop keeps to few instructions besides those of vectors and tiles: where another thread shares the core, all count. */
+/* Features begin .. end - 1, whole INT8_OUTPUTS. Instructions other than those of vectors and tiles are few: all count if a thread shares the core. */
 GD_INLINE void int8_turned_loop(const int8_turned *way, int64_t begin, int64_t end, const uint32_t *stop, int8_block form) {
   /* A set's terms are added LAG steps after it was unpacked. */
   enum { PAIRS = INT8_OUTPUTS / 2, TAIL = 128, LAG = 3 };
@@ -36,7 +36,7 @@ GD_INLINE void int8_turned_loop(const int8_turned *way, int64_t begin, int64_t e
   const int in_chunks = int8_in_chunks(form), is_direct = int8_are_bytes(form) && form.is_mlx && !in_chunks;
   const int64_t set = 2 * form.group, bytes = int8_set_bytes(form.group), sets = way->sets, stride = way->stride, row_bytes = way->row_bytes;
   const uint8_t *const x_begin = way->x, *const x_end = x_begin + sets * bytes;
-  /* One after the other: if their addresses had the same lowest 12 bits, loads of one would wait for stores to the other. */
+  /* One after another: if their addresses had the same lowest 12 bits, loads of one would wait for stores to the other. */
   _Alignas(4096) uint8_t panels[2][INT8_OUTPUTS * (in_chunks ? INT8_CHUNKS : set)];
   _Alignas(64) int32_t all_sums[2][16 * INT8_OUTPUTS];
   _Alignas(64) uint8_t tail[INT8_OUTPUTS * TAIL + (LAG + 1) * 2 * TAIL] = {0};

@@ -10,11 +10,11 @@ GD_INLINE void int8_ask(const uint8_t *from, int64_t bytes, const uint8_t *end) 
   if (gd_cpu_asks_by_pages) fetch_pages(from, bytes, end);
   else fetch_far(from + INT8_AHEAD, bytes);
 }
-/* The same by a call: less code, and slower where vectors would stay in registers. */
+/* The same by a call: less code, but slower where vectors would stay in registers. */
 static __attribute__((noinline)) void int8_ask_by_call(const uint8_t *from, int64_t bytes, const uint8_t *end) { int8_ask(from, bytes, end); }
 
 #if GD_WIDTH == 16
-/* Of each 128 bits of two vectors the lower half's lanes in turns, and the upper half's; the lower halves, and the upper ones. */
+/* Of each 128 bits of two vectors: the lower half's lanes in turn, and the upper half's; the lower halves, and the upper ones. */
 #define GD_LOWER_LANES(A, B) __builtin_shufflevector(A, B, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29)
 #define GD_UPPER_LANES(A, B) __builtin_shufflevector(A, B, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31)
 #define GD_LOWER_HALVES(A, B) __builtin_shufflevector(A, B, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29)
@@ -43,7 +43,7 @@ GD_INLINE void int8_transpose(vi rows[16]) {
     rows[12 + k] = GD_SECOND_OF(second, fourth);
   }
 }
-/* The same of four lanes, in each 128 bits. */
+/* The same for four lanes, in each 128 bits. */
 GD_INLINE void int8_transpose_4(const vi rows[4], vi out[4]) {
   vi a = GD_LOWER_LANES(rows[0], rows[1]), b = GD_LOWER_LANES(rows[2], rows[3]);
   vi c = GD_UPPER_LANES(rows[0], rows[1]), d = GD_UPPER_LANES(rows[2], rows[3]);

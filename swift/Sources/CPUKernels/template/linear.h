@@ -1,5 +1,5 @@
 /* linear: every output is one dot product. The element in lane l of block b of GD_LANES elements goes to partial l by a
- * chain of fma over the blocks; of a weight whose packed numbers have scales in another tensor, blocks with an even and with an
+ * chain of fma over the blocks; if a weight's packed numbers have scales in another tensor, blocks with an even and with an
  * odd number have a chain each, and the two are added. Then fold and sum_one (sums.h). So the bits of an output depend neither on the other rows
  * nor on the other outputs. Element i is in lane i mod GD_LANES, except in a weight of interleaved lanes (matrix.h).
  *
@@ -17,12 +17,12 @@ GD_INLINE void linear_fetch(const gd_cpu_matrix *matrix, int64_t feature, int64_
   }
 }
 
-/* Rows go in tiles of about as many each: the few that a last one of LINEAR_ROWS might have left take as long as more. */
+/* Rows go in tiles of about equal size: the few rows that might be left after tiles of LINEAR_ROWS take as long as more. */
 GD_INLINE int64_t linear_tiles(int64_t rows) { return (rows + LINEAR_ROWS - 1) / LINEAR_ROWS; }
 
 /* Adds columns column .. column + depth - 1, at most GD_CPU_LINEAR_DEPTH of which memory->x holds `rows` rows, to the
  * partials of features first .. first + count - 1, at most LINEAR_WIDE, and ends them with the last columns. Beyond the last
- * feature a panel holds anything. */
+ * feature a panel may hold anything. */
 static void linear_columns(
   const gd_cpu_linear *op, const linear_memory *memory, const int64_t *starts, int64_t rows, int64_t first, int64_t count,
   int64_t column, int64_t depth, const uint32_t *stop
@@ -99,7 +99,7 @@ static void linear_many(
   }
 }
 
-/* Floats for partials, of the rows and features of a panel of x without whole rows; of a few rows, for LINEAR_FEW outputs of each and for
+/* Floats for partials, of the rows and features of a panel of x without whole rows; for a few rows, for LINEAR_FEW outputs of each and for
  * the scales and biases of as many rows of weight. */
 enum { LINEAR_FEW = LINEAR_SUMS_AT_ONCE };
 enum { LINEAR_SUMS = GD_CPU_LINEAR_DEEP_ROWS * LINEAR_WIDE * 2 * GD_LANES + LINEAR_TILE };
@@ -109,7 +109,7 @@ enum { LINEAR_ALL_OUTPUTS = GD_CPU_LINEAR_ROWS * LINEAR_WIDE + GD_LANES };
  * the outputs of as many with those that fill the last sum_eight. */
 enum { LINEAR_FEW_ROWS = GD_WIDTH < 8 ? LINEAR_TAKEN : 8, LINEAR_FEW_FLOATS = GD_WIDTH == 16 ? 3 * LINEAR_TAKEN : LINEAR_FEW_ROWS };
 enum { LINEAR_FEW_VALUES = LINEAR_FEW_FLOATS * LINEAR_FEW + 8 };
-/* The longest row that these suffice for: groups of 16 columns have no biases, others are twice as long. */
+/* The longest row for which these suffice: groups of 16 columns have no biases, others are twice as long. */
 enum { LINEAR_DOT_COLUMNS = (LINEAR_SUMS - LINEAR_FEW_VALUES) / LINEAR_FEW * MATRIX_LEAST_GROUP };
 
 /* Whether there are few rows, which fit a panel. With AVX2 more than four, which take two turns, are no gain by blocks of 256. */

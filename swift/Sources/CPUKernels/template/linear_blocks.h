@@ -20,7 +20,7 @@ GD_INLINE void linear_dot_blocks(
     _Pragma("clang loop unroll(disable)")
     for (int64_t run = 0; run < format.elements / GD_LANES; run += step) {
       factors group[LINEAR_BLOCK_ROWS];
-      /* Those of two runs at a time where partials take most registers. */
+      /* Values of two runs at a time if partials take most registers. */
       const int pair = rows == 3 ? 2 : 1;
       GD_UNROLL for (int k0 = 0; k0 < step; k0 += pair) {
         vf values[2][LINEAR_BLOCK_ROWS][GD_PARTS];

@@ -3,15 +3,15 @@
 
 /* How far ahead of its use a weight is prefetched, in bytes: into the second cache, since the first has few places for
  * lines on their way, all of which it would take; float32 and the rest are fastest with different distances. From there
- * packed numbers are prefetched again into the first cache, of each row its own: rows are read in turns, which no processor predicts. */
+ * packed numbers are prefetched again into the first cache, of each row its own: rows are read in turn, which no processor predicts. */
 enum { LINEAR_AHEAD = 8192, LINEAR_AHEAD_F32 = 3072, LINEAR_NEAR = 512 };
-/* Rows of weights that are read at a time: they share the loads of x, if registers suffice for their partials. Those of blocks that hold their factors
- * have one chain a partial. */
+/* Rows of weights that are read at a time: they share the loads of x, if registers suffice for their partials. Rows of blocks
+ * that hold their factors have one chain per partial. */
 enum { LINEAR_DOT_ROWS = GD_WIDTH == 16 ? 3 : GD_WIDTH == 8 ? 1 : 2, LINEAR_BLOCK_ROWS = GD_WIDTH == 16 ? 4 : 2 };
 /* Tables of four bits that even blocks leave for odd ones, of rows of so many steps. */
 enum { LINEAR_TABLES = 16 };
 
-/* By `rows` rows of elements, one after another: one chain a partial. `rows` and `taken` are constants. */
+/* By `rows` rows of elements, one after another: one chain per partial. `rows` and `taken` are constants. */
 GD_INLINE void linear_dot_plain(
   const char *row, int64_t row_bytes, linear_taken few, int64_t columns, uint32_t dtype, int rows, int taken
 ) {
@@ -50,13 +50,13 @@ GD_INLINE void linear_dot_plain(
 
 /* How a row of packed numbers is read: in steps of so many columns, a group being 1 << shift steps, or half a step with a shift of -1, and
  * then a row may end with half a step; so many rows of weight and of x at a time; even and odd blocks at once, or one kind of them. All
- * are constants, but for shifts that are not negative. */
+ * are constants, except for shifts that are not negative. */
 typedef struct linear_way {
   unpacking packed;
   int step, shift, rows, taken, chains;
 } linear_way;
 
-/* `step` columns, which have `each` factors a row, one after another: constants. Even and odd blocks have a chain each: those from block
+/* `step` columns, which have `each` factors per row, one after another: constants. Even and odd blocks have a chain each: those from block
  * `chain` on, all or every other one. */
 GD_INLINE void linear_step(
   vf part[LINEAR_TAKEN][LINEAR_DOT_ROWS][2][GD_PARTS], const uint8_t *row, int64_t row_bytes, int64_t first,
@@ -86,13 +86,13 @@ GD_INLINE void linear_step(
   }
 }
 
-/* Whether lines of the next pages are asked for in turn (fetch_pages), for `taken` rows of x and numbers of so many bits. By more rows, and
- * by smaller numbers, unpacking and products take longer than reading in any order. */
+/* Whether lines of the next pages are asked for in turn (fetch_pages), for `taken` rows of x and numbers of this many bits.
+ * With more rows, and with smaller numbers, unpacking and products take longer than reading in any order. */
 GD_INLINE int linear_asks_by_pages(int taken, int64_t bits) { return gd_cpu_asks_by_pages && bits >= (taken == 1 ? 4 : taken <= 4 ? 6 : 64); }
 
-/* Asks for weights while a block of each of `rows` rows is read, the next bytes of `read` in the order of addresses: by pages where linear_asks_by_pages
- * says so, else in that order, as far ahead as LINEAR_AHEAD and the distance from the first of the rows to the last: nearer, the ends of long rows would
- * not be there yet. */
+/* Asks for weights while a block of each of `rows` rows is read, the next bytes of `read` in the order of addresses: by pages
+ * if linear_asks_by_pages says so, else in that order, as far ahead as LINEAR_AHEAD and the distance from the first of the rows
+ * to the last: nearer, the ends of long rows would not be there yet. */
 GD_INLINE void linear_fetch_blocks(const uint8_t *read, int64_t row_bytes, const char *end, block_unpacking format, int rows, int taken) {
   if (linear_asks_by_pages(taken, format.bytes * 8 / format.elements)) fetch_pages(read, rows * format.bytes, end);
   else fetch_far(read + (rows - 1) * row_bytes + LINEAR_AHEAD, rows * format.bytes);
@@ -147,7 +147,7 @@ GD_INLINE void linear_dot_packed(
 #define GD_PASS(I) \
   linear_step(part, row, row_bytes, (I) * (step / GD_LANES), values, few.x + (I) * step * way.taken, step, each, chain, way)
   if (linear_is_light(packed) && rows * bytes % 64 == 0 && FETCH_BYTES % (rows * bytes) == 0 && linear_asks_by_pages(way.taken, packed.bits)) {
-    /* As fetch_pages asks, but a line or two each pass: a burst of them keeps products waiting. Not unrolled: compilers load the numbers of several
+    /* As fetch_pages asks, but a line or two per pass: a burst of them keeps products waiting. Not unrolled: compilers load the numbers of several
      * passes first, and keep them in memory. */
     const int lines = rows * bytes / 64, turns = FETCH_BYTES / (rows * bytes);
     const char *next = NULL, *near = (const char *)row + (rows - 1) * row_bytes + FETCH_NEAR;
@@ -208,8 +208,8 @@ GD_INLINE void linear_ask(const gd_cpu_matrix *matrix, int64_t at, int64_t bytes
   }
 }
 
-/* The outputs of rows first .. first + count - 1 of a packed weight with these scales and biases. At most `most` rows of x, a constant, are taken
- * together, so that loops of more are not compiled. */
+/* The outputs of rows first .. first + count - 1 of a packed weight with these scales and biases. At most `most` rows of x, a
+ * constant, are taken together, so that loops over more are not compiled. */
 GD_INLINE void linear_dots_scaled(
   const gd_cpu_matrix *matrix, int64_t first, int64_t count, const linear_few *few, const float *scales, const float *biases,
   unpacking packed, int step, int shift, int most

@@ -6,7 +6,7 @@ enum { LINEAR_TAKEN = GD_WIDTH == 16 ? 8 : GD_WIDTH == 8 ? 4 : 1, LINEAR_TAKEN_B
 /* Outputs whose partials are in memory at a time, a multiple of 8: of all rows that are taken together. */
 enum { LINEAR_SUMS_AT_ONCE = 24 };
 
-/* Some rows of x, and their outputs by rows of weight, `outputs` a row. Those that are taken together lie vector by vector, one of each:
+/* Some rows of x, and their outputs by rows of weight, `outputs` per row. Rows that are taken together lie vector by vector, one of each:
  * the processor sees one stream. They have `columns` columns, a multiple of GD_LANES. */
 typedef struct linear_few {
   const float *x;
@@ -29,9 +29,9 @@ GD_INLINE vf few_x(const float *x, int64_t column, int t, int taken) {
   return load(x, column * taken + t * GD_WIDTH, GD_CPU_F32);
 }
 
-/* Rows to take at a time of so many that are left: an odd number above two as one more, the last of them with zeros. */
+/* Rows to take at a time if this many are left: an odd number above two counts as one more, the last of them with zeros. */
 GD_INLINE int64_t few_taken(int64_t left) { return least(LINEAR_TAKEN, left > 2 ? (left + 1) / 2 * 2 : left); }
-/* Those of each of so many rows, a multiple of the rows of weight that are read at a time. */
+/* The outputs of each of this many rows, a multiple of the rows of weight that are read at a time. */
 GD_INLINE int64_t few_outputs(int64_t taken) { return taken == 4 ? 4 : LINEAR_SUMS_AT_ONCE / taken; }
 /* Columns of LINEAR_TAKEN rows of x that are multiplied by few_outputs rows of weight before the next ones, if not all of them fit a first cache of
  * 32 KiB; with vectors of 16 lanes, or fewer rows, all columns are. */
@@ -70,7 +70,7 @@ GD_INLINE void few_made(vf *first, vf *second) {
 #endif
 }
 
-/* The partials of an output, those of two chains added; `apart` floats lie from a vector of them to the next. */
+/* The partials of an output, those of two chains added; each vector of them lies `apart` floats after the one before. */
 GD_INLINE row_sum linear_output(const float *sums, int64_t partials, int64_t apart) {
   vf parts[GD_PARTS];
   GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
@@ -157,7 +157,7 @@ GD_INLINE vf few_begun(linear_taken few, const float *sum, int taken) {
 }
 
 /* Every row of x by every row of weight: DOTS(TAKEN) makes the partials of rows f .. end - 1, ROWS at a time, which are `apart` rows apart;
- * then they are added up. If fewer than ROWS are left, some of those before are read again, and where there are none one is read ROWS times. */
+ * then they are added up. If fewer than ROWS are left, some of those before are read again, or else one is read ROWS times. */
 #define GD_FEW(PARTIALS, ROWS, DOTS)                                                                                       \
   _Alignas(64) float sums[LINEAR_SUMS_AT_ONCE * 2 * GD_LANES], made[LINEAR_SUMS_AT_ONCE * LINEAR_TAKEN];                       \
   for (int64_t at = 0, taken; at < few->rows; at += taken) {                                                               \

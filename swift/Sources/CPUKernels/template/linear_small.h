@@ -63,8 +63,8 @@ GD_INLINE void linear_dot_small(
   GD_UNROLL for (int k = 0; k < all; k += 8) sum_eight(part + k, outputs + k);
 }
 
-/* The outputs of rows first .. first + count - 1 of weight, at most LINEAR_SUMS_AT_ONCE. Of fewer than a set has, one is read as often; else the
- * last set may have rows of the one before. */
+/* The outputs of rows first .. first + count - 1 of weight, at most LINEAR_SUMS_AT_ONCE. If there are fewer than a set has, one
+ * is read repeatedly; else the last set may have rows of the one before. */
 GD_INLINE void linear_dots_small(const gd_cpu_matrix *matrix, int64_t first, int64_t count, const linear_few *few, linear_small way) {
   int64_t blocks = matrix->columns / way.format.elements, bytes = blocks * way.format.bytes, parts = (blocks + LINEAR_SMALL_BLOCKS - 1) / LINEAR_SMALL_BLOCKS;
   const uint8_t *row = (const uint8_t *)matrix_row(matrix, first);

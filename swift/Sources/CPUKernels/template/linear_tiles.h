@@ -12,8 +12,8 @@ enum { LINEAR_ROWS = 4, LINEAR_FEATURES = 3 };
 #else
 enum { LINEAR_ROWS = 2, LINEAR_FEATURES = 4 };
 #endif
-/* Tiles of features that a tile of rows is multiplied by while it is in the first cache, where there are as many tiles of rows as pay for larger
- * panels of weight. With AVX-512 it is no gain on Intel; other instruction sets were not measured. */
+/* Tiles of features that a tile of rows is multiplied by while it is in the first cache, if there are enough tiles of rows to
+ * pay for larger panels of weight. With AVX-512 it is no gain on Intel; other instruction sets were not measured. */
 enum { LINEAR_TOGETHER = GD_WIDTH == 8 ? 4 : 1, LINEAR_TOGETHER_FROM = 12, LINEAR_UNROLLED = GD_WIDTH == 8 ? 4 : 1 };
 GD_INLINE int64_t linear_together(int64_t tiles) { return tiles < LINEAR_TOGETHER_FROM ? 1 : LINEAR_TOGETHER; }
 
@@ -127,7 +127,7 @@ GD_INLINE void linear_x_of(
   }
 }
 
-/* The same of rows row .. row + rows - 1, by the dtype of x. */
+/* The same for rows row .. row + rows - 1, by the dtype of x. */
 static void linear_x(
   const gd_cpu_linear *op, int64_t row, int64_t rows, int64_t first, int64_t count, float *panel, vector_order order
 ) {

@@ -1,6 +1,6 @@
 /* exp, sigmoid and softplus: one of each for the library. Every lane is computed alike, so a value has the same bits
- * wherever it stands in a vector. Errors stay within about two units in the last place, and limits are exact, but for
- * the activations of norms and convolutions, which say their own bounds. */
+ * wherever it stands in a vector. Errors stay within about two units in the last place, and limits are exact, except for
+ * the activations of norms and convolutions, which state their own bounds. */
 
 /* e^x = 2^n e^r with n = round(x / ln 2), |r| <= ln 2 / 2, e^r = 1 + r + r^2 P(r), P the minimax polynomial of
  * relative error 0.05 units. ln 2 is split so that n * high is exact. exp(-inf) = 0; results below the normal numbers

@@ -1,6 +1,6 @@
 /* Rows of a matrix as float32, whatever its format.
  *
- * A packed format is of a family (affine.h), which gives under its name, for a constant `bits`:
+ * A packed format belongs to a family (affine.h), which gives under its name, for a constant `bits`:
  *   FAMILY_group          columns that share a scale and a bias, of the elements of a block
  *   FAMILY_least, _most   the fewest and the most of them
  *   FAMILY_scales         scales and biases of some groups, as float32; groups are counted through the matrix
@@ -8,7 +8,7 @@
  *   FAMILY_values         GD_WIDTH values of run first + run of a row, a run being GD_LANES columns
  *   FAMILY_reads_beyond   whether a run is read with up to MATRIX_BEYOND bytes after it: then a row is one stream of numbers
  *   FAMILY_interleaves    whether the lanes of a run hold columns 0, 8, 1, 9, 2 ..: its other factor is put into that order
- * A format whose blocks hold all of their factors is of a family (ggml.h) that gives, for a constant `number`:
+ * A format whose blocks hold all of their factors belongs to a family (ggml.h) that gives, for a constant `number`:
  *   FAMILY_scales         what the runs of some blocks need
  *   FAMILY_factors        the factors of a run of one of these blocks
  *   FAMILY_factors_at     those of a block whose factors are half floats, as float32
@@ -84,7 +84,7 @@ typedef struct vector_order {
 /* One vector after another. */
 #define GD_IN_ORDER (vector_order){0, 0, GD_WIDTH, 0}
 
-/* The place of a + b is that of a plus that of b, if a is a multiple of a power of two that b is less than. */
+/* The place of a + b is that of a plus that of b, if a is a multiple of a power of two and b is less than that. */
 GD_INLINE int64_t vector_place(vector_order order, int64_t v) {
   return (v & ((1 << order.shift) - 1)) * order.jump + (v >> order.shift) * order.step;
 }
@@ -125,7 +125,7 @@ GD_INLINE void expand_packed(
   float scales[MATRIX_ROWS * MATRIX_GROUPS], biases[MATRIX_ROWS * MATRIX_GROUPS];
   int64_t group = packed.group, groups = count / group;
   int runs = packed.least < 2 * GD_LANES ? 1 : 2;
-  /* Those of whole rows follow one another: a row's may be less than a vector. */
+  /* The groups of whole rows follow one another: those of one row may be less than a vector. */
   int are_whole = count == matrix->columns;
   if (are_whole) packed.scales(matrix, row * groups, rows * groups, scales, biases);
   for (int64_t r = 0; r < rows; r++, out += order.apart) {
@@ -163,7 +163,7 @@ GD_INLINE void expand_floats(const void *row, int64_t first, int64_t count, uint
   }
 }
 
-/* Elements first .. first + count - 1 of `rows` rows, at most MATRIX_DEPTH of at most MATRIX_ROWS. Of a packed matrix first
+/* Elements first .. first + count - 1 of `rows` rows, at most MATRIX_DEPTH of at most MATRIX_ROWS. For a packed matrix, first
  * and count are multiples of a group, and the order within GD_LANES is that of lanes. Others have zeros up to a multiple of
  * GD_LANES. */
 static __attribute__((unused)) void expand(

@@ -1,6 +1,6 @@
 /* MLX's micro-scaled forms mxfp4, mxfp8 and nvfp4, a family of packed formats (matrix.h): an element times its scale, one
  * float32 product. Numbers are in the stream of the affine forms. Those of 4 bits are E2M1, those of 8 bits E4M3. A scale is a
- * byte: of 32 columns the exponent of a power of two (E8M0), of 16 columns E4M3. Definition: MLX, `mlx/backend/cpu/quantized.cpp`;
+ * byte: for 32 columns the exponent of a power of two (E8M0), for 16 columns E4M3. Definition: MLX, `mlx/backend/cpu/quantized.cpp`;
  * there the largest exponent is infinity, not NaN.
  *
  * Elements of 4 bits are looked up: with AVX-512 in the 16 values that a scale has, with AVX2 in those without a sign. Those of
@@ -19,7 +19,7 @@ GD_INLINE vf micro_e4m3(vsh bytes) {
   return f16_to_vf(halves | (nan & 0x4000)) * splat(0x1p8f);
 }
 
-/* The same of one. */
+/* The same for one. */
 GD_INLINE float micro_e4m3_one(uint8_t byte) {
   vsh bytes = {(int8_t)byte};
   return micro_e4m3(bytes)[0];

@@ -22,7 +22,7 @@ typedef struct norm_rows {
   void *out[NORM_ROWS];
 } norm_rows;
 
-/* x factor weight act(z) from element i on, where x begins with element i - at. */
+/* x factor weight act(z) from element i on; x begins with element i - at. */
 GD_INLINE void norm_vector(
   norm_kind kind, const void *x, int64_t at, const void *z, const void *weight, void *out, int64_t i, int64_t left,
   vf factor

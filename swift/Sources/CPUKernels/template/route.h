@@ -1,10 +1,10 @@
 /* route: the k best of a row of logits and their shares of its softmax. Work items are tokens.
  *
- * A logit and its id become one number that ascends in the order wanted: first what ascends as logits descend, then the
- * id. The k least of them stand in a heap, the greatest first, which then is taken apart from its end. The sum of a
+ * A logit and its id become one number that ascends in the order wanted: first a part that ascends as logits descend, then
+ * the id. The k least numbers are in a heap, the greatest first, which is then taken apart from its end. The sum of a
  * row's exponentials has the order of sums.h: element i into partial i mod GD_LANES. */
 
-/* Ascends as x descends; 0 and -0 are one number, and every NaN comes last. */
+/* Ascends as x descends; 0 and -0 are equal, and every NaN comes last. */
 GD_INLINE uint64_t route_key(float x, int64_t id) {
   float number = x + 0.0f; /* -0 becomes 0 */
   uint32_t bits;

@@ -97,7 +97,7 @@ GD_INLINE void *element(const gd_cpu_tensor *tensor, int64_t token, int64_t head
   return (char *)tensor->data + index * dtype_size(tensor->dtype);
 }
 
-/* Prefetches memory that is needed soon: the processor by itself begins too late with data that is read once. */
+/* Prefetches memory that is needed soon: by itself, the processor begins too late with data that is read once. */
 GD_INLINE void fetch(const void *start, int64_t bytes) {
   for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch((const char *)start + at);
 }
@@ -108,8 +108,8 @@ GD_INLINE void fetch_far(const void *start, int64_t bytes) {
   for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch((const char *)start + at, 0, 2);
 }
 
-/* FETCH_NEAR: where gd_cpu_asks_by_pages says so, data that light work reads once is asked for again, into the first cache, so many bytes before
- * its turn: otherwise loads wait for the second cache, and hold back the requests behind them. */
+/* FETCH_NEAR: if gd_cpu_asks_by_pages says so, data that light work reads once is asked for again, into the first cache, this
+ * many bytes before its turn: otherwise loads wait for the second cache, and hold back the requests behind them. */
 enum { FETCH_PAGE = 4096, FETCH_PAGES = 8, FETCH_BYTES = 64 * FETCH_PAGES, FETCH_NEAR = 4096 };
 /* pages_after: the first line to ask for while 64 bytes for each of `pages` pages are read from `at` on. fetch_line_of_pages: asks for this line and
  * for the lines at the same place in the pages after it. */
@@ -128,8 +128,8 @@ GD_INLINE void fetch_so_many_pages(uintptr_t from, uintptr_t last, const char *e
     fetch_line_of_pages(next, pages);
   }
 }
-/* While `bytes` from `from` on are read, asks for as many of the bytes that follow, not far beyond `end`, into the L2 cache: one line of each of
- * the next pages in turn. Where gd_cpu_asks_by_pages says so this is faster than the order of addresses. */
+/* While `bytes` from `from` on are read, asks for as many of the bytes that follow, not far beyond `end`, into the L2 cache:
+ * one line of each of the next pages in turn. If gd_cpu_asks_by_pages says so, this is faster than the order of addresses. */
 GD_INLINE void fetch_pages(const void *from, int64_t bytes, const void *end) {
   uintptr_t first = (uintptr_t)from, last = first + (uintptr_t)bytes;
   if (gd_cpu_asks_by_pages == FETCH_PAGES) fetch_so_many_pages(first, last, end, FETCH_PAGES);

@@ -1,11 +1,11 @@
 /* Vectors of the native width, included once for every instruction set inside its target region.
  *
- * The including file defines GD_WIDTH (floats in a vector: 16, 8 or 4), GD_FMA (1 where fused multiply-add is an
- * instruction), one of GD_F16_AVX512, GD_F16_F16C, GD_F16_NEON or none of them, and GD_BF16_AVX512 where there is an
+ * The including file defines GD_WIDTH (floats in a vector: 16, 8 or 4), GD_FMA (1 if fused multiply-add is an
+ * instruction), one of GD_F16_AVX512, GD_F16_F16C, GD_F16_NEON or none of them, and GD_BF16_AVX512 if there is an
  * instruction that rounds to bf16.
  *
  * Everything that sums does so over GD_LANES partial sums, element i into partial i mod 16, for every width: the
- * order of a sum depends on its length alone. */
+ * order of a sum depends only on its length. */
 
 #define GD_INLINE static inline __attribute__((always_inline, unused))
 #define GD_LANES 16
@@ -46,7 +46,7 @@ GD_INLINE vu bf16_rounded(vf x) {
 }
 
 #if defined(GD_BF16_AVX512)
-/* The instruction rounds as the others do, but takes numbers below the normal ones for zeros. They are rare. */
+/* The instruction rounds as the others do, but treats subnormal numbers as zeros. They are rare. */
 GD_INLINE vh vf_to_bf16(vf x) {
   vh rounded = (vh)_mm512_cvtneps_pbh((__m512)x);
   __mmask16 subnormal = _mm512_fpclass_ps_mask((__m512)x, 0x20);

@@ -1,8 +1,8 @@
 /* topK: the k largest elements of a row. Work items are rows.
  *
- * An element and its column become one number that ascends in the order wanted, as those of route.h; NaN comes first
- * here. The k least of them stand in a heap, the greatest first. Blocks of a row in which no element exceeds that one's
- * are passed over. */
+ * An element and its column become one number that ascends in the order wanted, as in route.h; NaN comes first
+ * here. The k least numbers are in a heap, the greatest first. Blocks of a row in which no element exceeds that one's
+ * are skipped. */
 
 GD_INLINE uint64_t top_k_key(float x, int64_t id) {
   uint32_t bits;

@@ -1,7 +1,7 @@
 import GatedDeltaTypes
 
 /// The failures of submissions by ticket. A program that never looks must not fill the memory, so only the latest are
-/// kept in full; of older ones only their existence is known.
+/// kept in full; older ones are only known to exist.
 struct FailureLog {
   static let limit = 1024
 

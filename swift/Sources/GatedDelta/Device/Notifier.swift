@@ -3,7 +3,7 @@ import GatedDeltaTypes
 #if canImport(Darwin)
   import Darwin
   private let stream = SOCK_STREAM
-  /// SO_NOSIGPIPE stands for it.
+  /// SO_NOSIGPIPE replaces it.
   private let withoutSignal: Int32 = 0
 #else
   import Glibc
@@ -12,10 +12,10 @@ import GatedDeltaTypes
 #endif
 
 /// Two connected sockets. The device writes a byte to its own, and the caller's event loop, which has the other one, notices
-/// it without asking for it again and again.
+/// the byte without polling.
 final class Notifier: Sendable {
   private let own: Int32
-  /// The caller's, who closes it.
+  /// The caller's socket; the caller closes it.
   let other: Int32
 
   init() throws(Failure) {
@@ -38,7 +38,7 @@ final class Notifier: Sendable {
 
   deinit { _ = close(own) }
 
-  /// A full socket has bytes enough to wake its reader, and one that was closed has no reader.
+  /// A full socket has enough bytes to wake its reader, and a closed one has no reader.
   func notify() {
     var byte: UInt8 = 1
     _ = send(own, &byte, 1, withoutSignal)

@@ -2,8 +2,8 @@ import GatedDeltaTypes
 import Synchronization
 
 /// Ops validated once and replayed. A replay checks only the parts outside of the ops: buffers, whose handles must
-/// still be valid, and index data in buffers, which may have changed. If it has not, a replay hands over the ops of the
-/// last one and allocates only the submission.
+/// still be valid, and index data in buffers, which may have changed. If the data has not changed, a replay hands over the
+/// ops of the last one and allocates only the submission.
 final class Plan: @unchecked Sendable {
   /// A buffer and the argument where it was first used, for the message.
   struct Use: Sendable {

@@ -112,7 +112,7 @@ final class SubmissionQueue: @unchecked Sendable {
     return made.other
   }
 
-  /// Has the end of a submission notified, or that of an earlier one that was asked for before; false if it has finished.
+  /// Notifies the end of a submission, or of an earlier one that was asked for before; false if it has already finished.
   func notify(_ ticket: UInt64) throws(Failure) -> Bool {
     mutex.lock()
     defer { mutex.unlock() }

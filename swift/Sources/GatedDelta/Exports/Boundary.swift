@@ -5,7 +5,7 @@ import GatedDeltaTypes
 ///
 /// The exports are `@_cdecl` functions of the header's names; their Swift names differ, so that a Swift program (the
 /// tests) can call the C functions through the header. Their types are those of the header as Swift imports it: if they
-/// differ, a program that sees both does not compile. Each checks everything before it writes anything.
+/// differ, a program that sees both does not compile. Each export checks everything before it writes anything.
 func boundary(_ op: StaticString = "", _ body: () throws(Failure) -> gd_status) -> gd_status {
   do throws(Failure) {
     return try body()

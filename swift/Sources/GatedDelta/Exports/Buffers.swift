@@ -1,7 +1,7 @@
 import CGatedDelta
 import GatedDeltaTypes
 
-/// The longest buffer, in bytes.
+/// The largest buffer, in bytes.
 let largestBuffer = UInt64(GD_LARGEST_BUFFER)
 
 @_cdecl("gd_buffer_create")

@@ -57,7 +57,7 @@ private func check(_ window: gd_window, _ index: Int, _ file: MappedFile, _ devi
   }
 }
 
-/// The most pieces of a joined buffer: one an expert.
+/// The most pieces of a joined buffer: one per expert.
 private let mostPieces: UInt64 = 4096
 
 @_cdecl("gd_buffer_join")

@@ -34,7 +34,7 @@ extension gd_combine_experts: OpDescriptor {
 
   private var sharedGate: gd_tensor { shared_gate }
 
-  /// f32 and the first other dtype among the tensors: one that comes later has it too.
+  /// f32 and the first other dtype among the tensors, which later tensors must share.
   private var narrow: DTypes {
     let tensors = [experts, shared, shared_gate, residual, out]
     let dtypes = tensors.filter { !$0.isAbsent }.compactMap { DType(rawValue: $0.dtype) }

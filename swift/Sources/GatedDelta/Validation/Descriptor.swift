@@ -49,7 +49,7 @@ enum Descriptors {
 protocol OpDescriptor: Descriptor {
   /// The public name, for messages.
   static var opName: StaticString { get }
-  /// The field that keeps the alignment; structs that need none are without it.
+  /// The field that keeps the alignment; structs that do not need it lack it.
   var reserved: UInt32 { get }
   /// Checks everything and ends with `validator.finish`; if it throws, nothing has been encoded.
   func validate(_ validator: inout Validator) throws(Failure)

@@ -65,8 +65,8 @@ extension gd_tensor {
   /// For messages.
   var stridesText: String { "[" + (0..<min(Int(rank), 8)).map { "\(stride($0))" }.joined(separator: ", ") + "]" }
 
-  /// True if there are no gaps between elements. Strides of dimensions of length one do not matter, and no stride does
-  /// where there is no element.
+  /// True if there are no gaps between elements. Strides of dimensions of length one do not matter, and none matters if
+  /// there are no elements.
   func isContiguous(_ dims: Dims) -> Bool {
     var expected: UInt64 = 1
     var hasGaps = false

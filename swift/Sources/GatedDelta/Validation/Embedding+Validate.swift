@@ -24,7 +24,7 @@ extension gd_embedding: OpDescriptor {
     if let fromDevice {
       let op = Embedding(rows: Int(rows), matrix: matrix, out: out, deviceIds: fromDevice)
       let none = Sequences(count: 0, starts: [], readSlots: [], writeSlots: [], stagedReads: [])
-      // Ids are checked where there is nothing to write, too.
+      // Ids are checked even if there is nothing to write.
       return try validator.finish(.embedding(op, none), isEmpty: rows == 0)
     }
     let recipe = SequenceRecipe(

@@ -34,7 +34,7 @@ extension gd_expert_linear: OpDescriptor {
     let op = ExpertLinear(
       tokens: Int(tokens), chosen: Int(chosen), experts: Int(experts), options: options, x: x, sharesRows: sharesRows,
       matrices: matrices, ids: ids, out: out)
-    // Ids are checked where there is nothing to write, too.
+    // Ids are checked even if there is nothing to write.
     try validator.finish(.expertLinear(op), isEmpty: tokens == 0 || chosen == 0)
   }
 }

@@ -2,7 +2,7 @@ import CGatedDelta
 import GatedDeltaTypes
 
 extension Validator {
-  /// If the last input is the output itself, it may overlap it.
+  /// Lets the last input overlap the output if it is the output itself.
   mutating func forget(_ input: TensorView, where isOutput: Bool) -> Bool {
     if isOutput { forget(input) }
     return isOutput

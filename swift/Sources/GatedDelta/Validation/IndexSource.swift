@@ -10,7 +10,7 @@ import GatedDeltaTypes
 /// The source of an op's index data. JavaScript may write to it at any moment, so it is copied once and only the copy
 /// is used.
 enum IndexSource: Sendable {
-  /// A pointer, which is valid during the call only.
+  /// A pointer, which is valid only during the call.
   case copied([Int32])
   /// In a buffer: every replay of a plan reads it again. The extent is checked; the offset is in bytes.
   case buffer(Buffer, offset: Int, count: Int)

@@ -1,10 +1,10 @@
 import CGatedDelta
 import GatedDeltaTypes
 
-/// The arguments of one matrix, [rows, columns], or of one an expert, [experts, rows, columns]: `linear` multiplies by it,
+/// The arguments of one matrix, [rows, columns], or of one per expert, [experts, rows, columns]: `linear` multiplies by it,
 /// `embedding` takes rows of it.
 struct MatrixArguments {
-  /// 0: what dtypes and shapes leave.
+  /// 0: the only format that dtypes and shapes leave.
   let format: UInt32
   let weight, scales, biases: gd_tensor
   /// The names of the dimensions, for messages.
@@ -14,7 +14,7 @@ struct MatrixArguments {
 
   var rank: Int { experts == nil ? 2 : 3 }
 
-  /// The dimensions of a tensor with so many elements for a row.
+  /// The dimensions of a tensor with `elements` elements per row.
   func dims(_ rows: UInt32, _ elements: UInt32) -> Dims {
     experts.map { Dims($0, rows, elements) } ?? Dims(rows, elements)
   }
@@ -37,7 +37,7 @@ extension Validator {
     return try matrix(given, format, rows: rows, columns: columns)
   }
 
-  /// Checks that the tensors of a format that was named are there, and no others, and of which dtype the blocks are.
+  /// Checks that exactly the tensors of a named format are there, and that the blocks have its dtype.
   private func checkTensors(_ given: MatrixArguments, _ format: WeightFormat) throws(Failure) {
     let layout = format.layout
     guard given.weight.dtype == layout.dtype.rawValue else {
@@ -59,7 +59,7 @@ extension Validator {
       received: received)
   }
 
-  /// The format of a matrix that has nothing next to its elements.
+  /// The format of a matrix without scales and biases.
   private mutating func floats(_ given: MatrixArguments, _ rows: UInt32, _ columns: UInt32) throws(Failure) -> WeightFormat {
     switch DType(rawValue: given.weight.dtype) {
     case .f32: return .f32
@@ -112,7 +112,7 @@ extension Validator {
     return format
   }
 
-  /// Those that shapes tell apart.
+  /// The affine formats, which shapes tell apart.
   private static let affineFormats = WeightFormat.allCases.filter { format in
     format.layout.dtype == .u32 && format.layout.scales == .floats && format.layout.biases == .floats
   }

@@ -9,7 +9,7 @@ enum Check {
       .invalidArgument, argument: "\(name)", expected: "one of " + list(Option.allCases), received: "\(raw)")
   }
 
-  /// One of the values that an argument takes of an option.
+  /// One of the option's values that an argument takes.
   static func option<Option: NamedOption & Equatable>(
     _ raw: UInt32, _ name: StaticString, among options: [Option]
   ) throws(Failure) -> Option {

@@ -2,7 +2,7 @@ import GatedDeltaTypes
 
 /// The rules by which the pages of an attention's sequences are found from its index data.
 struct PageRecipe: Sendable {
-  /// Of entries of a page table: 256 sequences of a million tokens in pages of 16.
+  /// The most entries of a page table: 256 sequences of a million tokens in pages of 16.
   static let limit = 1 << 24
 
   struct Layout: Sendable, Equatable {
@@ -23,7 +23,7 @@ struct PageRecipe: Sendable {
     return known.positions.map(positions.holds) ?? false
   }
 
-  /// The layers of a model are given the same index data. It is compared in each, and checked in the first.
+  /// The layers of a model get the same index data, which is compared in each and checked in the first.
   func resolve(starts: [Int32], _ checker: PageChecker) throws(Failure) -> PagedSequences {
     if let last = checker.last, let pages = last.pages, last.layout == layout, last.starts == starts,
       pages.pagesPerSequence == pagesPerSequence, isCurrent(pages)
@@ -115,7 +115,7 @@ final class PageChecker: @unchecked Sendable {
   struct Checked {
     let layout: PageRecipe.Layout
     let starts: [Int32]
-    /// Gone when no op has it any more.
+    /// Nil once no op has it any more.
     weak var pages: PagedSequences?
   }
   var last: Checked?

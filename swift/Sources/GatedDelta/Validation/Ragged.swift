@@ -5,7 +5,7 @@ import GatedDeltaTypes
 struct RaggedArguments {
   var cuSeqlens, readSlots, writeSlots: gd_index
 
-  /// The number of sequences. If it is left to the default but slots imply another one, `cuSeqlens` is missing.
+  /// The number of sequences. If it is left to the default but slots imply another number, `cuSeqlens` is missing.
   func sequences() throws(Failure) -> Int {
     guard cuSeqlens.isAbsent else {
       guard cuSeqlens.count >= 1 else {

@@ -80,7 +80,7 @@ struct Validator {
     case block
     /// Contiguous, at any byte.
     case bytes
-    /// Contiguous, at any byte, or a piece of mapped memory for each of the first dimension.
+    /// Contiguous, at any byte, or a piece of mapped memory for each index of the first dimension.
     case pieces
   }
 
@@ -273,7 +273,7 @@ struct Validator {
     extents.removeLast()
   }
 
-  /// Inputs may overlap each other; the range of an output, from its first element to its last, overlaps nothing.
+  /// Inputs may overlap each other; the range of an output, from its first element to its last, must overlap nothing.
   /// Compared by address, which also covers two handles of one memory.
   func checkOverlaps() throws(Failure) {
     for (position, output) in extents.enumerated() where output.isOutput {

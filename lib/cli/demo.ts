@@ -40,7 +40,7 @@ async function run(args: readonly string[]): Promise<number> {
       passed = (await (await import("./demo-model.ts")).showModel(device, path)) && passed;
       continue;
     }
-    using file = new GoldenFile(path);
+    using file = new GoldenFile(path, "demo");
     const data = readLayerCase(file, device);
     using _ = data.layer;
     passed = show(device, path, data) && passed;

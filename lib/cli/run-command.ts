@@ -24,11 +24,17 @@ export async function runCommand(command: Command, { name, help }: CommandNames,
     return await command.run(args);
   } catch (error) {
     if (error instanceof UsageError) process.stderr.write(`${name}: ${error.message} (${help} describes it)\n`);
-    else if (error instanceof GatedDeltaError) process.stderr.write(`${name}: ${error.message}\n`);
+    else if (error instanceof GatedDeltaError) process.stderr.write(`${name}: ${withoutOwnName(error.message, name)}\n`);
     // A mistake in this library. Its status is also 2, since 1 means that a check failed.
     else process.stderr.write(`${name}: ${error instanceof Error ? error.stack : String(error)}\n`);
     return 2;
   }
+}
+
+/** A message of an error, which may begin with the command as its op. */
+function withoutOwnName(message: string, name: string): string {
+  const own = `${name.slice(name.lastIndexOf(" ") + 1)}: `;
+  return message.startsWith(own) ? message.slice(own.length) : message;
 }
 
 /** Ends this process with the status that a function returns. */

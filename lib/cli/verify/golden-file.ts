@@ -9,8 +9,6 @@ import { floatDType, openSafetensors, type SafetensorsFile, type TensorInfo } fr
 /** A dimension: a size, a name that its first use binds to a size, or a name minus one (`K-1`). */
 export type Dimension = string | number;
 
-const op = "verify";
-
 /**
  * Legal sizes by dimension. Without them, a file of a few bytes could have 0 heads and 2^50 sequences, a loop without end.
  * Only T, the tokens of a sequence, may be 0.
@@ -23,11 +21,14 @@ export class GoldenFile implements Disposable {
   readonly path: string;
   /** The file's tensors and metadata. */
   readonly source: SafetensorsFile;
+  readonly #op: string;
   readonly #sizes = new Map<string, number>();
 
-  constructor(path: string) {
+  /** `op`: the command that errors name. */
+  constructor(path: string, op = "verify") {
     this.path = path;
-    this.source = openSafetensors(path, "verify");
+    this.#op = op;
+    this.source = openSafetensors(path, op);
   }
 
   /** The size of a dimension's name. */
@@ -82,7 +83,7 @@ export class GoldenFile implements Disposable {
 
   /** An error about this file. */
   bad(expected: string, received: string): FileError {
-    return new FileError(this.path, { op, expected, received });
+    return new FileError(this.path, { op: this.#op, expected, received });
   }
 
   [Symbol.dispose](): void {

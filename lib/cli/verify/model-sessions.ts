@@ -6,6 +6,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { FileError } from "../../errors.ts";
 import type { LanguageModel } from "../../model/language-model.ts";
 import { Session } from "../../model/session/session.ts";
 import type { GenerateOptions } from "../../model/session/session-options.ts";
@@ -112,9 +113,18 @@ async function readAgain(model: LanguageModel, one: ModelCase): Promise<SessionA
   return await answer(session, [...before, ...(await give(session, count - before.length))]);
 }
 
+/** A folder for the sessions' files. */
+function newFolder(): string {
+  try {
+    return mkdtempSync(join(tmpdir(), "gated-delta-verify-"));
+  } catch (error) {
+    throw new FileError(tmpdir(), { op: "verify", expected: "a folder for temporary files", received: (error as NodeJS.ErrnoException).code ?? "a failure", cause: error });
+  }
+}
+
 /** Each session is saved half way and continues from the file. */
 async function restored(model: LanguageModel, cases: readonly ModelCase[]): Promise<SessionAnswer[]> {
-  const folder = mkdtempSync(join(tmpdir(), "gated-delta-verify-"));
+  const folder = newFolder();
   try {
     return await inGroups(cases, async (one) => {
       const count = tokensGiven(one);

@@ -39,8 +39,8 @@ if (bun === null) {
   process.stderr.write(`gated-delta: no Bun ${needed} or later on PATH: install one and run the same command again.\n`);
   process.exitCode = 1;
 } else {
-  // Not by the settings of the folder that it is called in, such as a model's: a bunfig.toml and a .env name code to run.
-  const child = spawn(bun, ["--no-env-file", "--config=/dev/null", main, ...process.argv.slice(2)], { stdio: "inherit" });
+  // Not by the settings of the folder that it is called in, such as a model's: a bunfig.toml, a .env and a tsconfig.json name code to run.
+  const child = spawn(bun, ["--no-env-file", "--config=/dev/null", "--tsconfig-override=/dev/null", main, ...process.argv.slice(2)], { stdio: "inherit" });
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
   child.on("error", (error) => {
     process.stderr.write(`gated-delta: ${bun} could not be started: ${error.message}\n`);

@@ -179,11 +179,16 @@ describe("on a terminal", () => {
     expect(await child.exited).toBe(0);
   }, 120_000);
 
-  test("Ctrl-C ends an answer, and at the prompt the conversation", async () => {
+  test.each([undefined, 0, 50, 400])("Ctrl-C ends an answer, and at the prompt the conversation; a second signal comes after %p ms", async (gap) => {
     const { child, until, write } = onTerminal(endless, "--max-tokens", "100000", "--context", "200000");
     await write("Hello\r");
     await until((text) => text.length > 400);
     child.terminal!.write("\x03");
+    // The program that started it passes the terminal's signal on.
+    if (gap !== undefined) {
+      await Bun.sleep(gap);
+      child.kill("SIGINT");
+    }
     await write("/help\r");
     await until((text) => text.includes("/save FILE"));
     await write("\x03");

@@ -1,6 +1,6 @@
 /** The `gated-delta` command of an installed package, as Node runs it: which Bun it takes, and what that one reads. */
 import { expect, test } from "bun:test";
-import { chmodSync, cpSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { chmodSync, cpSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { scratch } from "./support/files.ts";
 
@@ -49,8 +49,21 @@ test.skipIf(!isNode)("a Bun that is too old is passed over, and named if there i
 });
 
 test.skipIf(!isNode)("settings of the folder that it is called in are not read", () => {
-  const folder = folderOf({ ".env": "PLANTED=1\n", "bunfig.toml": 'preload = ["./planted.ts"]\n', "planted.ts": "globalThis.planted = 1;" });
-  const plain = Bun.spawnSync([process.execPath, join(installed, "dist/cli/main.js")], { cwd: folder, env: { PATH: "/bin" } }).stdout.toString();
-  expect(plain).toBe(`${Bun.version} 1 1\n`); // they would be
-  expect(run([current], folder)).toEqual(good);
+  const planted = { "planted.ts": 'globalThis.planted = 1; console.log("planted")' };
+  for (const [files, read] of [
+    [{ ".env": "PLANTED=1\n" }, `${Bun.version} 1 undefined\n`],
+    [{ "bunfig.toml": 'preload = ["./planted.ts"]\n' }, `planted\n${Bun.version} undefined 1\n`],
+    [{ "tsconfig.json": '{ "compilerOptions": { "paths": { "*": ["./planted.ts"] } } }' }, "planted\n"],
+  ] as const) {
+    const folder = folderOf({ ...planted, ...files });
+    const plain = Bun.spawnSync([process.execPath, join(installed, "dist/cli/main.js")], { cwd: folder, env: { PATH: "/bin" } }).stdout.toString();
+    expect(plain).toBe(read); // they would be
+    expect(run([current], folder)).toEqual(good);
+  }
+});
+
+test("a clone's command and doctor's probe start Bun alike", () => {
+  const flags = (file: string) => /"--no-env-file", .*?(?=, \w)/.exec(readFileSync(join(import.meta.dir, "..", file), "utf8"))?.[0];
+  expect(flags("packages/bin.mjs")).toContain("--tsconfig-override=/dev/null");
+  for (const file of ["swift/scripts/command-line.mjs", "lib/cli/doctor.ts"]) expect(flags(file)).toBe(flags("packages/bin.mjs"));
 });

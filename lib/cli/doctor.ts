@@ -124,7 +124,7 @@ function probeInChild(folder: string | undefined): Probe {
   try {
     // Without DO_NOT_TRACK, Bun uploads a report of the crash to its own server.
     const env = { ...process.env, DO_NOT_TRACK: "1" };
-    child = Bun.spawnSync([process.execPath, "--no-env-file", "--config=/dev/null", script, ...(folder === undefined ? [] : [folder])], { stdout: "pipe", stderr: "pipe", timeout: patienceMs, env });
+    child = Bun.spawnSync([process.execPath, "--no-env-file", "--config=/dev/null", "--tsconfig-override=/dev/null", script, ...(folder === undefined ? [] : [folder])], { stdout: "pipe", stderr: "pipe", timeout: patienceMs, env });
   } catch (error) {
     return { error: `the process that loads it could not be started: ${errorText(error)}` };
   }

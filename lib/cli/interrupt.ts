@@ -4,6 +4,9 @@ import { constants } from "node:os";
 /** Signals within this many milliseconds come from one key press, even on a busy machine. */
 const samePress = 1000;
 
+/** When the last press came: its second signal may come when another object listens. */
+let since = -Infinity;
+
 type Ending = "SIGINT" | "SIGTERM";
 
 /**
@@ -13,22 +16,30 @@ type Ending = "SIGINT" | "SIGTERM";
 export class Presses implements Disposable {
   readonly #names: readonly Ending[];
   readonly #take: () => void;
+  #over = false;
 
   /** @param pressed called with the number of each request, from 1 on. */
   constructor(names: readonly Ending[], pressed: (count: number) => void) {
     this.#names = names;
-    let [count, since] = [0, -Infinity];
+    let count = 0;
     this.#take = () => {
       const now = performance.now();
       if (now - since <= samePress) return;
       since = now;
-      pressed(++count);
+      if (!this.#over) pressed(++count);
     };
     for (const name of names) process.on(name, this.#take);
   }
 
   [Symbol.dispose](): void {
-    for (const name of this.#names) process.off(name, this.#take);
+    this.#over = true;
+    const off = (): void => {
+      for (const name of this.#names) process.off(name, this.#take);
+    };
+    // Without a listener, the second signal of the last press would end the process.
+    const left = since + samePress - performance.now();
+    if (left > 0) setTimeout(off, left).unref();
+    else off();
   }
 }
 

@@ -31,8 +31,8 @@ export async function runCommandLine(main, args, { reportsSetUp = false } = {}) 
   const bun = currentBun(rootFolder);
   if (bun === null) throw new Failure("no Bun 1.4.1 or later: install it, put it on PATH and run the same command again.");
   return new Promise((resolve, reject) => {
-    // Not by the settings of the folder that it is called in, such as a model's: a bunfig.toml and a .env name code to run.
-    const child = spawn(bun, ["--no-env-file", "--config=/dev/null", join(rootFolder, main), ...args], { stdio: "inherit" });
+    // Not by the settings of the folder that it is called in, such as a model's: a bunfig.toml, a .env and a tsconfig.json name code to run.
+    const child = spawn(bun, ["--no-env-file", "--config=/dev/null", "--tsconfig-override=/dev/null", join(rootFolder, main), ...args], { stdio: "inherit" });
     for (const signal of signals) process.on(signal, () => child.kill(signal));
     child.on("error", reject);
     child.on("close", (code, signal) => resolve(code ?? 128 + (constants.signals[signal] ?? 0)));

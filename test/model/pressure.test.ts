@@ -333,7 +333,7 @@ describe("states of 16 bits", () => {
     {
       using sequence = model.sequence();
       await model.run([{ sequence, tokens: textOf(1, 9) }]);
-      const contents = { tokens: Int32Array.from(textOf(1, 9)), messageEnds: Int32Array.of(9), generated: new Int32Array(), dialogue: undefined, heldText: "", logits: undefined, read: snapshotOf(sequence) };
+      const contents = { tokens: Int32Array.from(textOf(1, 9)), messageEnds: Int32Array.of(9), generated: new Int32Array(), dialogue: undefined, textEnd: { held: "", replaced: false }, logits: undefined, read: snapshotOf(sequence) };
       await writeSession("test", elsewhere, model, { ...contents, recomputable: false });
     }
     using roomy = await openTiny(device);

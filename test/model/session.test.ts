@@ -6,11 +6,13 @@ import { bitsEqual } from "../../lib/cli/verify/compare.ts";
 import { LanguageModel, Session, SessionCache } from "../../lib/model.ts";
 import type { GenerateOptions, Piece } from "../../lib/model.ts";
 import { openDevice } from "../support/devices.ts";
+import { scratch } from "../support/files.ts";
 import { openSafetensors } from "../../lib/checkpoint/safetensors.ts";
 import { openTiny, rejection, textOf } from "../support/models.ts";
 import { coldRun, collect, textOfPieces, tokensOf } from "../support/sessions.ts";
 
 const device = openDevice(2);
+const files = scratch();
 afterAll(() => device.close());
 
 const golden = join(import.meta.dir, "../golden/models/qwen3_5-mlx-mixed");
@@ -274,6 +276,39 @@ describe("text", () => {
       expect(textOfPieces([...first, ...(await collect(session.generate({ ...options, stop })))])).toBe(whole.slice(0, whole.indexOf(stop)));
       expect(textOfPieces([...first, ...(await collect(unstopped.generate({ ...options, maxTokens: 60 - most })))])).toBe(whole);
     }
+  });
+
+  test("an incomplete character at the end of an answer is one U+FFFD, and the next answer completes it", async () => {
+    using model = await openGolden();
+    const { tokenizer } = model.text;
+    const prompt = model.text.encode("Hello");
+    const path = files.newPath("cut");
+    let [completed, incomplete, stopped] = [0, 0, 0];
+    for (let seed = 0; seed < 120; seed++) {
+      const options = { temperature: 2, seed, ...all };
+      using session = model.session().append(prompt);
+      const first = await session.complete({ ...options, maxTokens: 3 });
+      await session.save(path);
+      using loaded = await Session.load(model, path);
+      using fork = session.fork();
+      for (const one of [session, loaded, fork]) {
+        const { text } = await one.complete({ ...options, maxTokens: 3 });
+        const whole = tokenizer.decode(one.tokens.slice(prompt.length));
+        const isCompleted = !whole.startsWith(first.text);
+        if (isCompleted) completed++;
+        else if (first.text.endsWith("\ufffd")) incomplete++;
+        expect(first.text + text).toBe(isCompleted ? first.text + whole.slice(first.text.length - 1) : whole);
+        expect(textOfPieces(await collect(one.generate({ maxTokens: 0 })))).toBe("");
+      }
+
+      // After an end token, a new text begins.
+      using other = model.session().append(prompt);
+      const { text, tokens } = await other.complete({ ...options, maxTokens: 4, stopTokens: [first.tokens[2]!] });
+      const rest = await other.complete({ ...options, maxTokens: 3 });
+      expect([text, rest.text]).toEqual([tokenizer.decode(tokens.slice(0, -1)), tokenizer.decode(rest.tokens)]);
+      if (text.endsWith("\ufffd")) stopped++;
+    }
+    expect(Math.min(completed, incomplete, stopped)).toBeGreaterThan(0);
   });
 
   test("without a tokenizer, token ids work", async () => {

@@ -27,7 +27,7 @@ export class AnswerParts {
     if (place === undefined || this.ended) return;
     this.#open = { place, parser: answerParser(of, dialogue!, place) };
     // Earlier generations gave the parts of this text, except for the text that they held back.
-    this.#text = openText(of, place).slice(0, -of.heldText.length || undefined);
+    this.#text = openText(of, place).slice(0, -of.textEnd.held.length || undefined);
     this.#open.parser.push(this.#text);
   }
 
@@ -40,7 +40,8 @@ export class AnswerParts {
     const ended = end !== undefined;
     if (!ended && !this.#ends.has(token)) return parts;
     this.#open = undefined;
-    if (ended && this.#text !== answerText(this.#of, place)) this.#of.cutAnswer = this.#text;
+    // At "length" consumers have all of the text.
+    if (ended && end !== "length" && this.#text !== answerText(this.#of, place)) this.#of.cutAnswer = this.#text;
     return [...parts, ...parser.end()];
   }
 }

@@ -10,6 +10,7 @@ import { memoryOf } from "../model-memory.ts";
 import type { RunResult } from "../run-result.ts";
 import type { Sequence } from "../sequence.ts";
 import { expectFits } from "./capacity.ts";
+import { plainEnd } from "./generated-text.ts";
 import { SessionMemory } from "./memory.ts";
 import { noDialogue } from "./dialogue.ts";
 import type { Dialogue } from "./dialogue.ts";
@@ -49,8 +50,8 @@ export class Conversation {
   dialogue: Dialogue | undefined = noDialogue;
   /** The text of the dialogue's answer, if a stop string or token ended it before the end of its tokens' text. */
   cutAnswer: string | undefined;
-  /** The end of the generated text that a generation with stop strings has held back and not yet given. */
-  heldText = "";
+  /** How the text that generations gave ends. */
+  textEnd = plainEnd;
   /** The token numbers of the last turn. */
   turn: Turn | undefined;
   /** A copy of the logits after the last token, if they were requested and no token was chosen from them. */
@@ -138,7 +139,7 @@ export class Conversation {
     this.generated.push(this.tokens.length);
     this.tokens.push(token);
     this.cutAnswer = undefined;
-    this.heldText = "";
+    this.textEnd = plainEnd;
     if (this.dialogue?.answer === undefined) this.dialogue = undefined;
     this.forget();
   }
@@ -154,7 +155,7 @@ export class Conversation {
       if (ends.has(token)) messageEnds.push(all.length);
     }
     if (messageEnds.at(-1) !== all.length) messageEnds.push(all.length);
-    this.heldText = "";
+    this.textEnd = plainEnd;
     this.forget();
   }
 
@@ -178,7 +179,7 @@ export class Conversation {
     this.tokens.length = length;
     while (this.messageEnds.length > 0 && this.messageEnds.at(-1)! > length) this.messageEnds.pop();
     this.generated.cut(length);
-    this.heldText = "";
+    this.textEnd = plainEnd;
     this.forget();
     return back ? length : 0;
   }
@@ -223,7 +224,7 @@ export class Conversation {
     other.generated = new TokenRanges(this.generated.bounds);
     other.dialogue = this.dialogue;
     other.cutAnswer = this.cutAnswer;
-    other.heldText = this.heldText;
+    other.textEnd = this.textEnd;
     other.turn = this.turn;
     other.used = this.used;
     return other;

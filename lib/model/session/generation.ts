@@ -12,13 +12,12 @@ import { settingsOf } from "../sampling/settings.ts";
 import type { LanguageModel } from "../language-model.ts";
 import { rowOf } from "../run-result.ts";
 import type { LogitsRow, RunResult } from "../run-result.ts";
-import type { Detokenizer } from "../text/detokenizer.ts";
-import { StopStrings } from "../text/stop-strings.ts";
 import { capacityOf, expectFits } from "./capacity.ts";
 import { endedError } from "./conversation.ts";
 import { Guide } from "./guide.ts";
 import type { Conversation } from "./conversation.ts";
 import { DraftStep } from "./draft-step.ts";
+import { GeneratedText } from "./generated-text.ts";
 import { ReadAll } from "./read-all.ts";
 import type { CheckedGenerateOptions } from "./session-schemas.ts";
 import type { GeneratedPiece } from "./session-options.ts";
@@ -37,10 +36,7 @@ export class Generation {
   readonly #drafter: NgramDrafter | undefined;
   readonly #draftTokens: number;
   readonly #stopTokens: ReadonlySet<number>;
-  readonly #detokenizer: Detokenizer | undefined;
-  readonly #stopStrings: StopStrings;
-  /** Text of earlier tokens, with which the next piece begins, and the stop string if one ends it. */
-  #before: { readonly text: string; readonly found: string | undefined };
+  readonly #text: GeneratedText;
   readonly #signal: AbortSignal;
   /** The most tokens that the session can have at the end. */
   readonly #most: number;
@@ -93,11 +89,7 @@ export class Generation {
       this.#drafter.extend(of.tokens);
     }
     this.#stopTokens = new Set([...(ignoreModelStops ? [] : config.eosTokens), ...stopTokens]);
-    this.#detokenizer = text.hasTokenizer ? text.tokenizer.detokenizer() : undefined;
-    // An answer that was left within a character continues there.
-    for (const token of of.tokens.slice(Math.max(of.generated.startBefore(of.tokens.length), of.tokens.length - 4))) this.#detokenizer?.push(token);
-    this.#stopStrings = new StopStrings(stops);
-    this.#before = this.#stopStrings.push(of.heldText);
+    this.#text = new GeneratedText(text.hasTokenizer ? text.tokenizer : undefined, stops, { tokens: of.tokens, begin, end: of.textEnd });
     this.#least = of.tokens.length + minTokens;
     this.#unended = { without: this.#stopTokens, by: "minTokens" };
     this.#logprobs = logprobs || topLogprobs > 0;
@@ -113,9 +105,9 @@ export class Generation {
     const of = this.#of;
     if (of.disposed) throw endedError("session.generate");
     this.#signal.throwIfAborted();
-    if (this.#before.found !== undefined) return this.#endWithout("string", this.#before.text);
+    if (this.#text.before.found !== undefined) return this.#endWithout(this.#text.before);
     // An answer ends with its last piece, so this is an answer with `maxTokens: 0`.
-    if (of.tokens.length >= this.#most) return this.#endWithout("length", this.#before.text + this.#stopStrings.end());
+    if (of.tokens.length >= this.#most) return this.#endWithout(this.#text.end());
     if (this.#chosen.length === 0) {
       if (this.#failure !== undefined) throw this.#failure.error;
       await this.#choose();
@@ -131,9 +123,9 @@ export class Generation {
   }
 
   /** The only piece of an answer to which no token is added. */
-  #endWithout(end: "string" | "length", text: string): GeneratedPiece {
-    this.#of.heldText = "";
-    return { token: noToken, text, end };
+  #endWithout({ text, found }: GeneratedText["before"]): GeneratedPiece {
+    this.#of.textEnd = this.#text.textEnd;
+    return { token: noToken, text, end: found === undefined ? "length" : "string" };
   }
 
   /** Chooses at least one token. */
@@ -251,19 +243,16 @@ export class Generation {
     this.#drafter?.push(token);
     const ends = this.#stopTokens.has(token);
     if (ends) of.messageEnds.push(of.tokens.length);
-    let { text, found } = this.#stopStrings.push(ends ? "" : (this.#detokenizer?.push(token) ?? ""));
-    text = this.#before.text + text;
-    this.#before = { text: "", found: undefined };
-    const last = ends || of.tokens.length >= this.#most;
+    if (ends) return { ...chosen, text: this.#text.end().text, end: "token" };
+    let { text, found } = this.#text.push(token);
+    const last = of.tokens.length >= this.#most;
     if (last && found === undefined) {
-      const rest = this.#stopStrings.push(this.#detokenizer?.end() ?? "");
+      const rest = this.#text.end();
       text += rest.text;
       found = rest.found;
-      if (found === undefined) text += this.#stopStrings.end();
     }
-    if (ends) return { ...chosen, text, end: "token" };
     if (found !== undefined) return { ...chosen, text, end: "string" };
-    if (!last) of.heldText = this.#stopStrings.held;
+    of.textEnd = this.#text.textEnd;
     return last ? { ...chosen, text, end: "length" } : { ...chosen, text };
   }
 }

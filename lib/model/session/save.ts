@@ -30,13 +30,13 @@ function write(op: string, path: string, of: Conversation): Promise<void> {
 }
 
 function contentsOf(of: Conversation): SessionToWrite {
-  const { tokens, messageEnds, generated, dialogue, cutAnswer, heldText, logits, recomputable, memory: { readable, stored } } = of;
+  const { tokens, messageEnds, generated, dialogue, cutAnswer, textEnd, logits, recomputable, memory: { readable, stored } } = of;
   return {
     tokens: Int32Array.from(tokens),
     messageEnds: Int32Array.from(messageEnds),
     generated: Int32Array.from(generated.bounds),
     dialogue: dialogue === undefined ? undefined : { dialogue, cutAnswer },
-    heldText,
+    textEnd,
     logits: logits?.slice(),
     read: readable === undefined ? stored?.snapshot : viewsOf(readable),
     recomputable,
@@ -44,13 +44,13 @@ function contentsOf(of: Conversation): SessionToWrite {
 }
 
 /** Gives an empty conversation a file's contents. */
-export function restore(of: Conversation, { tokens, messageEnds, generated, dialogue, heldText, logits, read, recomputable }: StoredSession): void {
+export function restore(of: Conversation, { tokens, messageEnds, generated, dialogue, textEnd, logits, read, recomputable }: StoredSession): void {
   for (const token of tokens) of.tokens.push(token);
   for (const end of messageEnds) of.messageEnds.push(end);
   of.generated = new TokenRanges([...generated]);
   of.dialogue = dialogue?.dialogue;
   of.cutAnswer = dialogue?.cutAnswer;
-  of.heldText = heldText;
+  of.textEnd = textEnd;
   of.logits = logits;
   of.recomputable = recomputable || read === undefined;
   of.memory.stored = read === undefined ? undefined : new Stored(read);

@@ -18,6 +18,7 @@ import type { LanguageModel } from "../language-model.ts";
 import { memoryOf } from "../model-memory.ts";
 import { dialogueText, readDialogue } from "./dialogue-file.ts";
 import type { StoredDialogue } from "./dialogue-file.ts";
+import type { TextEnd } from "./generated-text.ts";
 import { expectSnapshot, tokenPieces } from "../snapshot.ts";
 import type { Elements, Pieces, SequenceSnapshot, SequenceViews } from "../snapshot.ts";
 
@@ -29,8 +30,7 @@ export interface StoredSession {
   readonly generated: Int32Array;
   /** The session's messages; undefined if they do not describe its tokens. */
   readonly dialogue: StoredDialogue | undefined;
-  /** The end of the generated text, with which a stop string may begin; empty if all text was given. */
-  readonly heldText: string;
+  readonly textEnd: TextEnd;
   /** Logits after the last token. */
   readonly logits: Float32Array | undefined;
   /** States, keys and values; undefined where nothing was read. */
@@ -58,7 +58,7 @@ const elementDTypes: readonly FloatDType[] = ["f32", "f16", "bf16"];
 
 /** Writes a session in the background. If the process is killed meanwhile, an existing file stays intact. */
 export async function writeSession(op: string, path: string, model: LanguageModel, session: SessionToWrite): Promise<void> {
-  const { tokens, messageEnds, generated, dialogue, heldText, logits, read, recomputable } = session;
+  const { tokens, messageEnds, generated, dialogue, textEnd, logits, read, recomputable } = session;
   const tensors = new Map<string, TensorToWrite>();
   const integers = (name: string, data: Int32Array) => tensors.set(name, { dtype: "I32", shape: [data.length], data });
   const floats = (name: string, elements: Elements | Pieces) => {
@@ -73,7 +73,7 @@ export async function writeSession(op: string, path: string, model: LanguageMode
     tensors.set(name, { dtype: "U8", shape: [data.length], data });
   };
   if (dialogue !== undefined) text("dialogue", dialogueText(dialogue));
-  if (heldText !== "") text("held_text", heldText);
+  if (textEnd.held !== "") text("held_text", textEnd.held);
   if (logits !== undefined) floats("logits", { dtype: "f32", data: logits as ArrayOfDType["f32"] });
   for (const [layer, kinds] of read?.states.entries() ?? []) {
     for (const [kind, elements] of Object.entries(kinds)) floats(`states.${layer}.${kind}`, elements);
@@ -87,7 +87,7 @@ export async function writeSession(op: string, path: string, model: LanguageMode
     if (model.disposed) throw new DisposedError({ op, expected: "a model that is not disposed before the file is written" });
   };
   const kernels = recomputable ? { kernels: kernelsOf(model) } : {};
-  const metadata = { model: await memoryOf(model).identity.get(op), read: String(read?.tokens ?? 0), ...kernels };
+  const metadata = { model: await memoryOf(model).identity.get(op), read: String(read?.tokens ?? 0), replaced: String(textEnd.replaced), ...kernels };
   const inOrder = new Map([...tensors].sort(([a], [b]) => (a < b ? -1 : 1)));
   await writeCheckedAsync(op, path, sessionFormat, metadata, inOrder, expectModel);
 }
@@ -126,11 +126,12 @@ export async function readSession(op: string, path: string, model: LanguageModel
     if (numbers.some((number, i) => i > 0 && number <= numbers[i - 1]!)) throw file.bad(`${name} that ascend`, describe([...numbers]));
   }
   const dialogue = file.source.has("dialogue") ? tensors.text("dialogue", (text) => readDialogue(op, model, text, tokens.length)) : undefined;
-  const heldText = file.source.has("held_text") ? tensors.text("held_text", (text) => text) : "";
+  const held = file.source.has("held_text") ? tensors.text("held_text", (text) => text) : "";
+  const textEnd = { held, replaced: file.source.metadata.get("replaced") === "true" };
   const logits = file.source.has("logits") ? tensors.floats("logits", ["f32"]).data : undefined;
   if (logits !== undefined && logits.length !== vocabSize) throw file.bad(`${vocabSize} logits`, `${logits.length}`);
   const read = file.count("read", tokens.length);
-  const stored = { tokens, messageEnds, generated, dialogue, heldText, logits, recomputable: file.source.metadata.get("kernels") === kernelsOf(model) };
+  const stored = { tokens, messageEnds, generated, dialogue, textEnd, logits, recomputable: file.source.metadata.get("kernels") === kernelsOf(model) };
   if (read === 0) return { ...stored, read: undefined };
   const snapshot = snapshotIn(tensors, model, read);
   try {

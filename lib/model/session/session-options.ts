@@ -144,10 +144,14 @@ export interface Turn {
 export interface GeneratedPiece {
   /** The token's id; −1, which is not an id, in the only piece of a generation that gives no token, such as with `maxTokens: 0`. */
   readonly token: number;
-  /** The text that the token completes, as generated: whole characters, possibly none; empty without a tokenizer. */
+  /**
+   * The text that the token completes, as generated: whole characters, possibly none; empty without a tokenizer. A generation's first
+   * piece begins with text that an earlier one, which was left, had held back for its stop strings; so a piece without a token may
+   * have text. An incomplete character at the end is U+FFFD, and its remaining bytes give the character if the session goes on.
+   */
   readonly text: string;
   /**
-   * Set in the last piece only: `"token"` for an end token; `"string"` when it completes a stop string, which is not part of
+   * Set in the last piece only: `"token"` for an end token; `"string"` when the text reaches a stop string, which is not part of
    * any piece's text; `"length"` when `maxTokens` is reached or nothing more fits.
    */
   readonly end?: "token" | "string" | "length";

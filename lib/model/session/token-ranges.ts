@@ -48,11 +48,6 @@ export class TokenRanges {
     return low;
   }
 
-  /** The start of the range that ends at `length`; `length` if none does. */
-  startBefore(length: number): number {
-    return this.#bounds.at(-1) === length ? this.#bounds.at(-2)! : length;
-  }
-
   /** Removes the positions from `length` on. */
   cut(length: number): void {
     while (this.#bounds.length > 0 && this.#bounds.at(-1)! > length) {

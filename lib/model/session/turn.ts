@@ -13,6 +13,7 @@ import { tokenBytes } from "../text/tokenizer.ts";
 import type { Conversation } from "./conversation.ts";
 import { allMessages, answerFormat, dialogueOf, frozen } from "./dialogue.ts";
 import type { ChatSettings } from "./dialogue.ts";
+import { plainEnd } from "./generated-text.ts";
 import type { Turn } from "./session-options.ts";
 import { spliceOf } from "./splice.ts";
 
@@ -77,7 +78,7 @@ export function takeTurn(op: string, of: Conversation, { messages: given, settin
   const answer = addGenerationPrompt ? Object.freeze({ start: tokens.length, reasoning: opens ? "open" : "closed" } as const) : undefined;
   of.dialogue = Object.freeze({ messages, settings, answer });
   of.cutAnswer = undefined;
-  of.heldText = "";
+  of.textEnd = plainEnd;
   const rereadTokens = again === 0 ? 0 : Math.max(0, again - of.knownInCache);
   return Object.freeze({ keptTokens: kept, droppedTokens, addedTokens: added.length, rereadTokens });
 }

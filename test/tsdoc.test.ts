@@ -57,10 +57,14 @@ describe("the documentation in the sources", () => {
     for (const file of Object.values(modules)) {
       const exported = exportsOf(join(lib, file));
       const names = new Set(exported.map(nameOf));
+      const members = new Set(everything.flatMap((one) => one.members.map((member) => member.name))); // some are inherited
       const broken = exported.flatMap((one) => {
         const code = readFileSync(one.file, "utf8").replace(/\/\*[^]*?\*\/|\/\/.*/g, "");
-        const links = [one, ...one.members].flatMap(({ doc }) => [...doc.matchAll(/\{@link (\w+)/g)].map(([, name]) => name!));
-        return links.filter((name) => !names.has(name) && !new RegExp(`\\b${name}\\b`).test(code)).map((name) => `${one.name}: ${name}`);
+        const links = [one, ...one.members].flatMap(({ doc }) => [...doc.matchAll(/\{@link (\w+)(?:[.#](\w+))?/g)]);
+        const leads = ([, name, member]: readonly (string | undefined)[]) => {
+          return (names.has(name!) || new RegExp(`\\b${name}\\b`).test(code)) && (member === undefined || members.has(member));
+        };
+        return links.filter((link) => !leads(link)).map(([link]) => `${one.name}: ${link}`);
       });
       expect([file, broken]).toEqual([file, []]);
     }

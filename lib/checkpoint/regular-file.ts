@@ -101,7 +101,7 @@ function endedEarly(path: string, op: string, position: number, target: Uint8Arr
 }
 
 /** The short reason of a failed system call. */
-function reasonOf(cause: unknown): string {
+export function reasonOf(cause: unknown): string {
   const code = (cause as { code?: unknown } | null)?.code;
   if (code === "ENOENT") return "no such file";
   if (code === "EACCES" || code === "EPERM") return "no permission to read it";

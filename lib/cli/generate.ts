@@ -30,8 +30,9 @@ const help = `Usage: gated-delta generate MODEL PROMPT [options]
 Loads a model, a Hugging Face folder, a GGUF file, or the package's own (tiny, with random
 weights), and answers the prompt: as a message of a user, written by the model's chat template
 where it has one. With -, or from a pipe, the prompt is the standard input, less the end of its
-last line. A prompt that begins with a dash goes after --. The answer goes to the standard output as it comes; the loaded model and the speeds
-go to the standard error, with a bar on a terminal. Ctrl-C ends the answer.
+last line. A prompt that begins with a dash goes after --. The answer goes to the standard
+output as it comes; the loaded model and the speeds go to the standard error, with a bar on a
+terminal. Ctrl-C ends the answer.
 
   --raw             the prompt as it is, without the chat template
   --system TEXT     a message of the system before it

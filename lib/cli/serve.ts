@@ -67,17 +67,17 @@ async function run(args: readonly string[]): Promise<number> {
   const [given] = positionals;
   if (given === undefined || positionals.length > 1) throw new UsageError("name one model");
   const folder = modelPath(given);
-  const { host, key: keys, name = folder === given ? undefined : given, drafts, quiet } = values;
+  const { key: keys, name = folder === given ? undefined : given, drafts, quiet } = values;
   const loading = parseLoading(values);
   const port = countOf("--port", values.port, 0, 65_535)!;
   const sessions = countOf("--sessions", values.sessions, 1, 100_000);
   const context = countOf("--context", values.context, 1, 2 ** 31 - 1);
   const answerTokens = countOf("--max-tokens", values["max-tokens"], 1, 2 ** 31 - 1);
 
+  // As in a URL, or as it is.
+  const host = values.host.replace(/^\[(.*)\]$/, "$1");
   const secret = secretOf(values.store, values["secret-file"]);
-  await lookup(host || "none").catch(() => {
-    throw new UsageError(`--host: expected a name or an address of this machine, got ${describe(host)}`);
-  });
+  if (host === "" || !(await isKnown(host))) throw new UsageError(`--host: expected a name or an address of this machine, got ${describe(values.host)}`);
 
   using device = Device.open(parseDeviceOptions(values));
   using model = await LanguageModel.load(device, folder, { sessions, context, ...loading });
@@ -98,6 +98,10 @@ async function run(args: readonly string[]): Promise<number> {
   await server.stop(true);
   await store?.close();
   return 0;
+}
+
+function isKnown(host: string): Promise<boolean> {
+  return lookup(host).then(() => true, () => false);
 }
 
 function listen(fetch: ServerHandler, hostname: string, port: number) {

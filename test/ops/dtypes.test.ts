@@ -51,10 +51,13 @@ function activationMixtures<O extends string, A extends string>(
   });
 }
 
+/** A share of the mixtures for each instruction set that is forced. */
+const turn = (process.env["GATED_DELTA_ISA"] ?? "").length;
+
 /** A backend's share of mixtures: each n-th from a random place on, so that runs of equal choices are broken. */
 function some<T>({ emulated }: Backend, all: readonly T[], most: number, mostEmulated: number): T[] {
   const count = Math.min(all.length, emulated ? mostEmulated : most);
-  return shareOf(new Random(all.length).distinct(count, all.length), 0).map((i) => all[i]!);
+  return shareOf(new Random(all.length).distinct(count, all.length), turn).map((i) => all[i]!);
 }
 
 const batch = { lengths: [4, 0, 2], rowsBeyond: 0, slots: 3, readSlots: [0, 1, -1], writeSlots: [0, 1, 2] };

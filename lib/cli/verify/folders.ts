@@ -2,7 +2,7 @@
 
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
-import { statOf } from "../../checkpoint/regular-file.ts";
+import { reasonOf, statOf } from "../../checkpoint/regular-file.ts";
 import type { Device } from "../../device/device.ts";
 import { FileError } from "../../errors.ts";
 import type { Prompts } from "../../model/model-options.ts";
@@ -59,7 +59,11 @@ export function isCheckpoint(path: string): boolean {
 /** Checks a folder, and reports it under the given path. */
 export async function checkFolder(path: string, device: Device, settings: CheckSettings): Promise<readonly Row[]> {
   const nouns = kinds.map(({ noun }) => noun).join(" or ");
-  if (statOf(path)?.isDirectory()) readdirSync(path); // throws if it can't be read
+  try {
+    if (statOf(path)?.isDirectory()) readdirSync(path);
+  } catch (cause) {
+    throw new FileError(path, { op: "verify", expected: "a readable folder", received: reasonOf(cause), cause });
+  }
   if (findGguf(path) === undefined && !existsSync(join(path, "config.json"))) {
     throw new FileError(path, { op: "verify", expected: `a golden file, or the directory of ${nouns}`, received: "a directory without config.json" });
   }

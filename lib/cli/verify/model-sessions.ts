@@ -6,6 +6,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { reasonOf } from "../../checkpoint/regular-file.ts";
 import { FileError } from "../../errors.ts";
 import type { LanguageModel } from "../../model/language-model.ts";
 import { Session } from "../../model/session/session.ts";
@@ -117,8 +118,8 @@ async function readAgain(model: LanguageModel, one: ModelCase): Promise<SessionA
 function newFolder(): string {
   try {
     return mkdtempSync(join(tmpdir(), "gated-delta-verify-"));
-  } catch (error) {
-    throw new FileError(tmpdir(), { op: "verify", expected: "a folder for temporary files", received: (error as NodeJS.ErrnoException).code ?? "a failure", cause: error });
+  } catch (cause) {
+    throw new FileError(tmpdir(), { op: "verify", expected: "a folder for temporary files", received: reasonOf(cause), cause });
   }
 }
 

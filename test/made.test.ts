@@ -1,6 +1,6 @@
 /** Classes of which only the library makes instances: a caller's own `new` is refused, and the error names the call to use. */
 import { describe, expect, test } from "bun:test";
-import { Device, Draft, GatedDeltaNet, Op, Plan, PoolStep, StateHandle, StatePool, StepPlaceholder, Tensor } from "../lib/index.ts";
+import { Device, Draft, GatedDeltaNet, Op, Pass, Plan, PoolStep, StateHandle, StatePool, StepPlaceholder, Tensor } from "../lib/index.ts";
 import { ChatTemplate, LanguageModel, RunResult, Sequence, Session, SessionCache, Tokenizer } from "../lib/model.ts";
 import { thrownBy } from "./support/devices.ts";
 
@@ -16,6 +16,7 @@ const ways: readonly [made: unknown, way: string][] = [
   [PoolStep, "pool.step(…)"],
   [StepPlaceholder, "pool.placeholder(sequences)"],
   [Draft, "pool.draft(…)"],
+  [Pass, "device.run((pass) => …) or device.plan"],
   [GatedDeltaNet, "GatedDeltaNet.load(…)"],
   [LanguageModel, "LanguageModel.load(…)"],
   [Sequence, "model.sequence()"],

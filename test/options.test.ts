@@ -65,6 +65,18 @@ test("an option that throws while it is read is named, and a list that lies abou
   expect(of({ maxTokens: 1, stopTokens: [5] })).toMatchObject({ stopTokens: [5] });
 });
 
+test("an object whose contents are not members is refused", () => {
+  for (const value of [new Map([["maxTokens", 1]]), new Set(), new Date(), /a/, new Error("a"), Promise.resolve(), new WeakMap(), new ArrayBuffer(8), [], () => {}]) {
+    expect(() => checkOptions(sessions.generateOptions, "op", value)).toThrow("op: expected an object of options");
+  }
+  class Settings {
+    readonly maxTokens = 3;
+  }
+  for (const value of [new Settings(), Object.assign(Object.create(null), { maxTokens: 3 }), Object.create({ maxTokens: 3 })]) {
+    expect(checkOptions(sessions.generateOptions, "op", value)).toMatchObject({ maxTokens: 3 });
+  }
+});
+
 test("zod is loaded with the first options that are checked, not with the library", () => {
   const program = `
     import { Device } from "ROOTlib/index.ts";

@@ -137,6 +137,9 @@ describe("a prefix cache", () => {
       expect(thrownBy(() => cache.insert(tokens as never, handle)).code).toBe("invalid-argument");
     }
     expect(thrownBy(() => cache.insert([1], {} as never)).argument).toBe("handle");
+    for (const other of [{}, Object.create(Object.getPrototypeOf(pool)), new Proxy(pool, {}), undefined]) {
+      expect(thrownBy(() => new PrefixCache(other as never, { bytes: 1e6 }))).toMatchObject({ code: "invalid-argument", argument: "pool" });
+    }
     expect(thrownBy(() => cache.insert([1], stepped(other))).argument).toBe("handle");
     const step = pool.step([handle]);
     expect(thrownBy(() => cache.insert([1], handle)).code).toBe("state");

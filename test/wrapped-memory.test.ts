@@ -56,6 +56,18 @@ describe("memory of the caller's", () => {
     expect(thrownBy(() => device.unsafeWrap("f32", shape, gone)).code).toBe("disposed");
   });
 
+  test("of a lookalike, or a view with members of its own, is refused", () => {
+    const lookalike = (prototype: object) => Object.create(prototype, { growable: { value: false }, resizable: { value: false }, length: { value: bytes }, byteLength: { value: bytes } });
+    const hidden = Object.defineProperty(new Float32Array(bytes / 4), "buffer", { value: new SharedArrayBuffer(bytes) });
+    const growing = Object.defineProperty(new SharedArrayBuffer(bytes, { maxByteLength: 2 * bytes }), "growable", { value: false });
+    for (const memory of [lookalike(SharedArrayBuffer.prototype), hidden, growing]) {
+      expect(thrownBy(() => device.wrap("f32", shape, memory))).toMatchObject({ code: "invalid-argument", argument: "memory" });
+    }
+    for (const prototype of [ArrayBuffer.prototype, SharedArrayBuffer.prototype]) {
+      expect(thrownBy(() => device.unsafeWrap("f32", shape, lookalike(prototype)))).toMatchObject({ code: "invalid-argument", argument: "memory" });
+    }
+  });
+
   test("detaching unsafely wrapped memory disposes the tensor", () => {
     const memory = new ArrayBuffer(bytes);
     const x = device.unsafeWrap("f32", shape, memory);

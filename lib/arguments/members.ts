@@ -34,7 +34,8 @@ export function membersOf<Members extends object>(
 ): Partial<Members> {
   if (typeof value !== "object" || value === null) throw invalid(op, argument, expected, value);
   return reading(op, argument, () => {
-    if (Array.isArray(value)) throw invalid(op, argument, expected, value);
+    // A Map's entries, say, would not be seen.
+    if (!isPlain(value)) throw invalid(op, argument, expected, value);
     refuseUnknown(op, value, known, kind, prefix);
     const found: Partial<Members> = {};
     for (const key of known) {
@@ -43,6 +44,14 @@ export function membersOf<Members extends object>(
     }
     return found;
   });
+}
+
+const tagOf = Object.prototype.toString;
+
+/** Whether a value is an object of no built-in kind. */
+function isPlain(value: object): boolean {
+  const tag = tagOf.call(value);
+  return tag === "[object Object]" || tag === "[object Module]";
 }
 
 /** Refuses names that are not in `known`, of the object itself and of its prototypes other than Object's. */

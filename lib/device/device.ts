@@ -152,7 +152,7 @@ export class Device implements Disposable {
   }
 
   /**
-   * Bytes of memory that the device's tensors use now. `own` is allocated memory. `mapped` is the size of mapped files' windows,
+   * Bytes of memory that the device's tensors and plans use now. `own` is allocated memory. `mapped` is the size of mapped files' windows,
    * whose memory is the system's file cache. Memory that only pending work needs counts too; wrapped memory does not.
    *
    * @throws {DisposedError} after the device is closed.

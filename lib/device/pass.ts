@@ -1,4 +1,6 @@
 import { types } from "node:util";
+import { expectMaker, maker } from "../arguments/made.ts";
+import type { Maker } from "../arguments/made.ts";
 import { GatedDeltaError, describe } from "../errors.ts";
 import { isOp, makeOp } from "../ops/op.ts";
 import type { OpName } from "../ops/op-kind.ts";
@@ -24,7 +26,7 @@ export function recordPass(sink: Sink, op: string, build: (pass: Pass) => void):
     });
   }
   let open = true;
-  const pass = new Pass((name, args) => {
+  const pass = new Pass(maker, (name, args) => {
     if (!open) throw new GatedDeltaError("state", { op: `pass.${name}`, message: "the pass is over" });
     if (name === "encode") sink.encode(args as Op);
     else sink.encode(makeOp(name, args));
@@ -52,8 +54,9 @@ export class Pass extends PassOps {
   readonly #add: (name: OpName | "encode", args: object) => void;
 
   /** @internal */
-  constructor(take: (name: OpName | "encode", args: object) => void) {
+  constructor(by: Maker, take: (name: OpName | "encode", args: object) => void) {
     super();
+    expectMaker(by, "Pass", "device.run((pass) => …) or device.plan");
     this.#add = take;
   }
 

@@ -1,4 +1,5 @@
 /** Tensors over memory that JavaScript already has. */
+import { types } from "node:util";
 import { asDType, dtypes } from "../tensor/dtype.ts";
 import type { DType } from "../tensor/dtype.ts";
 import type { Device } from "./device.ts";
@@ -93,22 +94,40 @@ function asPointerOptions(op: string, options: FromPointerOptions): FromPointerO
   return { owner, bytes };
 }
 
+/** The getter of a prototype, which reads the object itself even if it has a member of that name. */
+function getter<Value>(prototype: object, name: string): (of: unknown) => Value {
+  const { get } = Object.getOwnPropertyDescriptor(prototype, name)!;
+  return (of) => get!.call(of) as Value;
+}
+
+const isGrowable = getter<boolean>(SharedArrayBuffer.prototype, "growable");
+const isResizable = getter<boolean>(ArrayBuffer.prototype, "resizable");
+const isDetached = getter<boolean>(ArrayBuffer.prototype, "detached");
+
+/** The buffer of a view, and its place there. */
+function placeOf(view: ArrayBufferView) {
+  const prototype = types.isDataView(view) ? DataView.prototype : (Object.getPrototypeOf(Uint8Array.prototype) as object);
+  const of = <Value>(name: string) => getter<Value>(prototype, name)(view);
+  return { buffer: of<ArrayBufferLike>("buffer"), byteOffset: of<number>("byteOffset"), byteLength: of<number>("byteLength") };
+}
+
 /** The bytes of the memory, if it is of a kind that can be used in place. */
 function bytesOfMemory(op: string, memory: unknown, unsafe: boolean): Uint8Array<ArrayBufferLike> {
-  const view = ArrayBuffer.isView(memory) ? memory : undefined;
+  // An object may have the prototype of a buffer, and members of its own over those of a view or a buffer.
+  const view = ArrayBuffer.isView(memory) ? placeOf(memory) : undefined;
   const buffer: unknown = view?.buffer ?? memory;
-  const shared = buffer instanceof SharedArrayBuffer;
-  if (!shared && !(buffer instanceof ArrayBuffer)) {
+  const shared = types.isSharedArrayBuffer(buffer);
+  if (!shared && !types.isArrayBuffer(buffer)) {
     const expected = unsafe
       ? "an ArrayBuffer, a SharedArrayBuffer or a view of one"
       : "a SharedArrayBuffer or a view of one";
     throw new GatedDeltaError("invalid-argument", { op, argument: "memory", expected, received: describe(memory) });
   }
-  if (shared ? buffer.growable : buffer.resizable) {
+  if (shared ? isGrowable(buffer) : isResizable(buffer)) {
     const expected = "memory of fixed length";
     throw new GatedDeltaError("invalid-argument", { op, argument: "memory", expected, received: "a resizable buffer" });
   }
-  if (!shared && buffer.detached) {
+  if (!shared && isDetached(buffer)) {
     throw new DisposedError({
       op,
       argument: "memory",

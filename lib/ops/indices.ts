@@ -38,7 +38,13 @@ export function readIndices(op: string, argument: string, source: Indices | unde
 
 /** The integers of a JavaScript array, or the tensor that holds them. */
 export function readElements(op: string, argument: string, source: Indices): Int32Array | Tensor<"i32"> {
-  if (isInt32Array(source)) return source;
+  if (isInt32Array(source)) {
+    // An empty array is legal where there are no sequences; the array of detached memory also looks empty.
+    if (lengthOf(source) === 0 && (source.buffer as Partial<ArrayBuffer>).detached === true) {
+      throw new DisposedError({ op, argument, expected: "an array over memory that is not detached", received: "a detached one" });
+    }
+    return source;
+  }
   if (isTensor(source)) {
     if (source.disposed) throw new DisposedError({ op, argument, expected: "a tensor that is not disposed" });
     if (source.dtype !== "i32") throw new DTypeError({ op, argument, expected: "i32", received: source.dtype });

@@ -35,7 +35,7 @@ export interface KeptStateArguments {
 export interface RaggedArguments {
   /** Row offsets `[sequences + 1]`, from 0, not decreasing, the last at most tokens. @default [0, tokens]: one sequence */
   readonly cuSeqlens?: Indices | undefined;
-  /** The slot that each sequence starts from; −1 starts from zero. @default 0, 1, 2, …; −1 without `state` */
+  /** The slot that each sequence starts from; −1 starts from zero. @default 0, 1, 2, …; −1 without `state` and `source` */
   readonly readSlots?: Indices | undefined;
   /** The slot that each sequence's final state is written to, each at most once; −1 drops it. @default readSlots */
   readonly writeSlots?: Indices | undefined;

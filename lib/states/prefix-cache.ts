@@ -5,7 +5,8 @@ import { PrefixStore } from "./prefix-store.ts";
 import { areTypedIds, asArray } from "../arguments/reading.ts";
 import { givesSlot, isHandle } from "./state-handle.ts";
 import type { StateHandle } from "./state-handle.ts";
-import { StatePool } from "./state-pool.ts";
+import { isStatePool } from "./state-pool.ts";
+import type { StatePool } from "./state-pool.ts";
 import { prefixCacheOptions } from "./state-schemas.ts";
 
 /** Token ids, 0..2^32 − 1. */
@@ -51,7 +52,7 @@ export class PrefixCache implements Disposable {
 
   constructor(pool: StatePool, options: PrefixCacheOptions) {
     const op = "PrefixCache";
-    if (!(pool instanceof StatePool)) throw invalid(op, "pool", "a StatePool", pool);
+    if (!isStatePool(pool)) throw invalid(op, "pool", "a StatePool", pool);
     this.pool = pool;
     this.budget = checkOptions(prefixCacheOptions, op, options).bytes;
     this.#store = new PrefixStore({

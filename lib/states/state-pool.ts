@@ -35,6 +35,9 @@ import { makePlaceholder } from "./step-placeholder.ts";
 import type { StepPlaceholder } from "./step-placeholder.ts";
 import { draftOptions, saveOptions, poolLoadOptions, exportOptions } from "./state-schemas.ts";
 
+/** Whether a value is a pool, and not a proxy of one or an object that only has its prototype. */
+export let isStatePool: (value: unknown) => value is StatePool;
+
 /** Opens a draft of one state with records in rows of a DraftMemory. It takes no slot before its commit. */
 export let openDraft: (pool: StatePool, handle: StateHandle, count: number, rows: DraftRows) => Draft;
 
@@ -69,6 +72,7 @@ export class StatePool implements Disposable {
   #disposed = false;
 
   static {
+    isStatePool = (value): value is StatePool => typeof value === "object" && value !== null && #ledger in value;
     openDraft = (pool, handle, count, rows) => {
       const op = "pool.draft";
       const { members, holders } = pool.#members(op, [handle]);

@@ -122,7 +122,7 @@ function asNumbers(op: string, argument: string, value: unknown): number[] {
 export function asRange(op: string, start: number, end: number, length: number): [number, number] {
   if (Number.isInteger(start) && Number.isInteger(end) && start >= 0 && start <= end && end <= length)
     return [start, end];
-  throw new ShapeError({
+  throw new BoundsError({
     op,
     argument: "start, end",
     expected: `integers with 0 ≤ start ≤ end ≤ ${length}`,
@@ -133,7 +133,7 @@ export function asRange(op: string, start: number, end: number, length: number):
 /** Checks the number of a dimension. */
 export function expectAxis(op: string, axis: number, rank: number): void {
   if (Number.isInteger(axis) && axis >= 0 && axis < rank) return;
-  throw new ShapeError({ op, argument: "axis", expected: `0..${rank - 1}`, received: describe(axis) });
+  throw new BoundsError({ op, argument: "axis", expected: `0..${rank - 1}`, received: describe(axis) });
 }
 
 /** Checks an address of memory. */

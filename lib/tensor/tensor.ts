@@ -1,5 +1,6 @@
 import { expectMaker, maker } from "../arguments/made.ts";
 import type { Maker } from "../arguments/made.ts";
+import { asInteger } from "../arguments/checks.ts";
 import { DisposedError, GatedDeltaError, ShapeError, UnsupportedError, describe } from "../errors.ts";
 import { dtypes, toFloat32 } from "./dtype.ts";
 import type { ArrayOfDType, DType } from "./dtype.ts";
@@ -166,7 +167,7 @@ export class Tensor<D extends DType = DType> implements Disposable {
    *
    * @param layout `offset` of the first element, in elements from this tensor's (default 0); `shape`; `strides` in
    *   elements (default contiguous), at least 1 each. Every element must lie between this tensor's first and last.
-   * @throws {ShapeError} for a layout that reaches outside.
+   * @throws {BoundsError} for a negative offset, {@link ShapeError} for a layout that reaches outside.
    */
   view(layout: TensorView): Tensor<D> {
     this.#alive("view");
@@ -194,9 +195,8 @@ export class Tensor<D extends DType = DType> implements Disposable {
     this.#alive("narrow");
     const op = "tensor.narrow";
     expectAxis(op, axis, this.shape.length);
-    const end = typeof start === "number" && typeof length === "number" ? start + length : NaN;
-    const [from, to] = asRange(op, start, end, this.shape[axis]!);
-    return this.#narrowed(axis, from, to - from);
+    const first = asInteger(op, "start", start, 0, this.shape[axis]!);
+    return this.#narrowed(axis, first, asInteger(op, "length", length, 0, this.shape[axis]! - first));
   }
 
   /**

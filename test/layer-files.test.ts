@@ -2,7 +2,7 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Device, GatedDeltaError, GatedDeltaNet, StatePool } from "../lib/index.ts";
-import type { ErrorCode } from "../lib/index.ts";
+import type { ErrorCode, Op, PoolStep } from "../lib/index.ts";
 import { writeSafetensors } from "../lib/checkpoint/safetensors.ts";
 import type { TensorToWrite } from "../lib/checkpoint/safetensors.ts";
 import { scratch } from "./support/files.ts";
@@ -213,6 +213,22 @@ describe("arguments that are refused", () => {
     pool.run([pool.allocate()], (step) => layer.decode({ hidden, out: hidden, step }));
     device.wait();
     expect(hidden.data).toEqual(expected);
+  });
+
+  test("a step of other sequences is refused by the layer's own names", () => {
+    using layer = GatedDeltaNet.load(device, good, { layer: 0 });
+    using pool = StatePool.create(device, { slots: 2, layers: 1, ...layer.stateShape });
+    using hidden = device.tensor("f32", [2, 48]);
+    using out = device.tensor("f32", [2, 48]);
+    const handles = [pool.allocate(), pool.allocate()];
+    const calls: [count: number, call: (step: PoolStep) => Op[], error: string][] = [
+      [1, (step) => layer.decode({ hidden, out, step }), "GatedDeltaNet.decode: step: expected as many sequences as rows, 2, got 1"],
+      [2, (step) => layer.decode({ hidden: hidden.slice(0, 1), out: out.slice(0, 1), step }), "GatedDeltaNet.decode: step: expected as many sequences as rows, 1, got 2"],
+      [2, (step) => layer.forward({ hidden, out, step }), "GatedDeltaNet.forward: cuSeqlens: expected 3 row offsets, for the 2 sequences of the step, got none"],
+    ];
+    for (const [count, call, error] of calls) expect(() => pool.run(handles.slice(0, count), call)).toThrow(error);
+    const placeholder = pool.placeholder(2);
+    expect(() => layer.decode({ hidden: hidden.slice(1), out: out.slice(1), step: placeholder })).toThrow(calls[1]![2]);
   });
 
   test("a layer that was disposed", () => {

@@ -44,7 +44,7 @@ describe("a pool of states", () => {
       [{ dtype: "f32" }, "dtype"],
       [{ slots: undefined }, "slots"],
       [{ keyHeads: 3, valueHeads: 4 }, "valueHeads", "shape"],
-      [{ slots: 2 ** 30 }, "shape", "shape"],
+      [{ slots: 2 ** 30 }, "slots", "shape"],
     ];
     for (const [options, argument, code = "invalid-argument"] of bad) {
       const error = thrownBy(() => newPool(4, options as never));

@@ -255,6 +255,9 @@ describe("copying", () => {
     expect([...device.tensor("i32", [3]).copyFrom(integers).data]).toEqual([...integers.data]);
     const words = counting(device, "u32", [3], 2 ** 32 - 3);
     expect([...device.tensor("u32", [3]).copyFrom(words).data]).toEqual([2 ** 32 - 3, 2 ** 32 - 2, 2 ** 32 - 1]);
+    const gone = device.tensor("f32", [4, 3]);
+    gone[Symbol.dispose]();
+    expect(thrownBy(() => device.tensor("f32", [4, 3]).copyFrom(gone))).toMatchObject({ code: "disposed", op: "tensor.copyFrom", argument: "source" });
     const t = counting(device, "f32", [6]);
     t.slice(1, 6).copyFrom(t.slice(0, 5)); // overlapping, as if through a copy
     expect([...t.data]).toEqual([0, 0, 1, 2, 3, 4]);

@@ -43,7 +43,7 @@ import type { LayerConfig } from "../checkpoint/mixer-config.ts";
 import { asKnown, expectEnd, rowsOf } from "./layer-checks.ts";
 import { findPrefix, gatedDeltaLayers } from "./layer-names.ts";
 import { loadAllOptions, loadOptions } from "./layer-schemas.ts";
-import { layerOf, statesOf } from "./layer-pass.ts";
+import { expectOffsets, expectRows, layerOf, statesOf } from "./layer-pass.ts";
 import { MixerOps } from "./mixer-ops.ts";
 import { readLayerConfig } from "../checkpoint/read-config.ts";
 import { takeScratch, type MixerScratch } from "./mixer-scratch.ts";
@@ -286,11 +286,14 @@ export class GatedDeltaNet implements Disposable {
     const tokens = rowsOf(method, "qkv", projected.qkv);
     expectEnd(`${op}.${method}`, cuSeqlens, tokens);
     const states = statesOf(this, method, step, draft);
+    if (step !== undefined) expectOffsets(`${op}.${method}`, step, cuSeqlens);
     return this.#ops.mix(projected, this.#scratch.views(tokens), cuSeqlens, states);
   }
 
   #mixStep(method: string, { step, ...projected }: MixStepArguments): Op[] {
-    return this.#ops.mixStep(projected, statesOf(this, method, step, undefined));
+    const states = statesOf(this, method, step, undefined);
+    expectRows(`${op}.${method}`, step, rowsOf(method, "qkv", projected.qkv));
+    return this.#ops.mixStep(projected, states);
   }
 
   /** Checks the input and output of a whole mixer; returns the number of tokens. */

@@ -1,12 +1,14 @@
 /** Finds the states of a layer in a pass. */
 
 import { invalid } from "../arguments/checks.ts";
-import { GatedDeltaError } from "../errors.ts";
+import { GatedDeltaError, ShapeError } from "../errors.ts";
 import type { LayerStates } from "../ops/layer-states.ts";
 import { isDraft } from "../states/draft.ts";
 import { isStep } from "../states/pool-step.ts";
+import type { PoolStep } from "../states/pool-step.ts";
 import type { StatePool } from "../states/state-pool.ts";
 import { isPlaceholder } from "../states/step-placeholder.ts";
+import type { StepPlaceholder } from "../states/step-placeholder.ts";
 
 const op = "GatedDeltaNet";
 
@@ -27,6 +29,23 @@ export function statesOf(layer: InPool, method: string, step: unknown, draft: un
     throw invalid(name, "step", "a step of pool.step(…) or a placeholder of pool.placeholder(…)", step);
   }
   return step.layer(layerOf(layer, method, "step", step.pool));
+}
+
+/** Refuses missing row offsets of a step of several sequences. */
+export function expectOffsets(name: string, step: PoolStep | StepPlaceholder, cuSeqlens: unknown): void {
+  const count = sequencesOf(step);
+  if (cuSeqlens !== undefined || count === 1) return;
+  throw new ShapeError({ op: name, argument: "cuSeqlens", expected: `${count + 1} row offsets, for the ${count} sequences of the step`, received: "none" });
+}
+
+/** Refuses a step of more or fewer sequences than rows. */
+export function expectRows(name: string, step: PoolStep | StepPlaceholder, rows: number): void {
+  const count = sequencesOf(step);
+  if (count !== rows) throw new ShapeError({ op: name, argument: "step", expected: `as many sequences as rows, ${rows}`, received: `${count}` });
+}
+
+function sequencesOf(step: PoolStep | StepPlaceholder): number {
+  return isStep(step) ? step.handles.length : step.sequences;
 }
 
 /** The index of a layer's states in a pool. */

@@ -1,8 +1,9 @@
 import { expectMaker, maker } from "../arguments/made.ts";
 import type { Maker } from "../arguments/made.ts";
 import { reading } from "../arguments/reading.ts";
+import { GatedDeltaError } from "../errors.ts";
 import { opKinds } from "./op-kind.ts";
-import type { OpName } from "./op-kind.ts";
+import type { OpKind, OpName } from "./op-kind.ts";
 import { readArguments } from "./read-arguments.ts";
 import type { Values } from "./read-arguments.ts";
 import { encodeValues } from "./recorder.ts";
@@ -38,8 +39,30 @@ export class Op {
     isOp = (value): value is Op => typeof value === "object" && value !== null && #values in value;
     encodeOp = (op, recorder) => encodeValues(recorder, opKinds[op.name as OpName], op.#values);
     makeOp = (name, args) => {
-      const values = reading(name, "", () => readArguments(opKinds[name], args));
+      const values = readNamed(opKinds[name], args);
       return new Op(maker, name, values);
     };
+  }
+}
+
+/** Reads the arguments; the error of a getter or a proxy names the argument. */
+function readNamed(kind: OpKind, args: object): Values {
+  try {
+    return readArguments(kind, args);
+  } catch (error) {
+    if (error instanceof GatedDeltaError) throw error;
+    const thrower = kind.arguments.find(({ key }) => throws(() => (args as Readonly<Record<string, unknown>>)[key]));
+    return reading(kind.name, thrower?.name ?? "", () => {
+      throw error;
+    });
+  }
+}
+
+function throws(run: () => unknown): boolean {
+  try {
+    run();
+    return false;
+  } catch {
+    return true;
   }
 }

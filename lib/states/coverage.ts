@@ -111,7 +111,7 @@ export class Coverage implements Participant {
 
   beforeCommit(op: string): void {
     if (this.#commitRefused) {
-      const message = `ops of a ${this.#name} that was undone are encoded: call device.discard() first`;
+      const message = `a ${this.#name} was undone before its submission: call device.discard(), which drops the ops that were encoded with it`;
       throw new GatedDeltaError("state", { op, message });
     }
     if (this.#whole) this.expectComplete(op, false);

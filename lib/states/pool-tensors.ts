@@ -44,7 +44,9 @@ export class PoolTensors {
       }
     } catch (error) {
       this.dispose();
-      throw error;
+      if (!(error instanceof ShapeError)) throw error;
+      const { expected, received } = error;
+      throw new ShapeError({ op: "StatePool.create", argument: "slots", expected: `states of a layer with ${expected}`, received, cause: error });
     }
   }
 

@@ -1,7 +1,7 @@
 /** Copying numbers into a tensor's elements, with checks. */
 import { encodeInto, isFloatDType } from "./dtype.ts";
 import type { ArrayOfDType, DType } from "./dtype.ts";
-import { BoundsError, DTypeError, GatedDeltaError, ShapeError, describe } from "../errors.ts";
+import { BoundsError, DTypeError, DisposedError, GatedDeltaError, ShapeError, describe } from "../errors.ts";
 import { lengthOf, reading } from "../arguments/reading.ts";
 import type { Tensor } from "./tensor.ts";
 
@@ -29,6 +29,7 @@ export function readNumbers(dtype: DType, source: unknown, count: number): Numbe
 
 /** Checks that a tensor's elements can be copied into another's: equal shapes, and one dtype or two of floats. */
 export function expectCopyable(source: Tensor, target: Tensor): void {
+  if (source.disposed) throw new DisposedError({ op, argument: "source", expected: "a tensor that is not disposed" });
   if (source.shape.length !== target.shape.length || source.shape.some((n, axis) => n !== target.shape[axis])) {
     throw new ShapeError({ op, argument: "source", expected: `shape ${describe(target.shape)}`, received: describe(source.shape) });
   }

@@ -33,7 +33,7 @@ export interface KeptStateArguments {
 
 /** The sequences of a batch, and their slots. */
 export interface RaggedArguments {
-  /** Row offsets `[sequences + 1]`, from 0, not decreasing, the last at most tokens. @default [0, tokens]: one sequence */
+  /** Row offsets `[sequences + 1]`, from 0, not decreasing, the last at most tokens; at most 1048576 sequences. @default [0, tokens]: one sequence */
   readonly cuSeqlens?: Indices | undefined;
   /** The slot that each sequence starts from; −1 starts from zero. @default 0, 1, 2, …; −1 without `state` and `source` */
   readonly readSlots?: Indices | undefined;

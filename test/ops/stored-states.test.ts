@@ -1,18 +1,19 @@
 /**
  * States that an op stores besides the final ones, that it reads from elsewhere, and that are committed from records:
- * each has the bits of plainer calls, in every kernel.
+ * each has the bits that simpler calls give, in every kernel.
  */
 import { expect, test } from "bun:test";
 import { causalConv1d, commitCausalConv1d, commitGatedDelta, gatedDelta } from "../../lib/index.ts";
 import type { Device, DType, Tensor } from "../../lib/index.ts";
 import { onEachBackend } from "../support/backends.ts";
+import { thrownBy } from "../support/devices.ts";
 import { buildCausalConv1d, buildGatedDelta, cuSeqlensOf } from "../support/cases.ts";
 import { expectSameBits } from "../support/judge.ts";
 import { Random } from "../support/random.ts";
 
 type Format = "f32" | "f16" | "bf16";
 
-/** After which tokens of each sequence a state is stored: every one of a short sequence, edges of blocks of a long one. */
+/** The tokens of each sequence after which a state is stored: all of a short sequence, block edges of a long one. */
 const positionsOf = (length: number) =>
   length < 8 ? Array.from({ length: length + 1 }, (_, t) => t) : [length, 0, 17, 1, 16, 15].filter((t) => t <= length);
 
@@ -34,7 +35,7 @@ const bits = (tensor: Tensor, slot: number) => tensor.slice(slot, slot + 1).toFl
 /** An op over part of its tokens, on a pool. */
 type Run = (rows: readonly [number, number], pool: Tensor, slot: number) => void;
 
-/** Checks every stored state of a run against runs of as many tokens. */
+/** Checks every stored state of a run against runs of that many tokens. */
 function checkStores(
   device: Device, lengths: readonly number[], reads: readonly number[], before: Tensor, after: Tensor,
   snapshots: Tensor, snapshotSlots: readonly number[], checkpoints: ReturnType<typeof checkpointsOf>, run: Run,
@@ -81,7 +82,7 @@ const deltaCases = [
 onEachBackend("stored states", ({ name, device }) => {
   const algorithms = name === "cpu" ? (["recurrent", "chunked"] as const) : (["recurrent"] as const);
 
-  /** A recurrence's tensors except for the pool, which the caller gives. */
+  /** A recurrence's tensors except for the pool, which the caller provides. */
   function deltaOf(given: (typeof deltaCases)[number]) {
     const { lengths } = given;
     const spec = { ...deltaSpec, ...given, batch: { lengths, rowsBeyond: 1, slots: 4, readSlots: [0, 1, -1], writeSlots: [0, 1, 2] } };
@@ -145,6 +146,10 @@ onEachBackend("stored states", ({ name, device }) => {
       expectSameBits("state", pool.toFloat32(), plain.toFloat32());
       expectSameBits("source", source.toFloat32(), poolOf(3).toFloat32());
     }
+    // By default a final state is written to the slot of the source's number, which the smaller pool lacks.
+    const small = device.tensor(given.stateFormat, [1, ...pool.shape.slice(1)]);
+    const op = gatedDelta({ ...rows, ...options, cuSeqlens: starts, readSlots: [0, 2, -1], state: small, source });
+    expect(thrownBy(() => device.run(op))).toMatchObject({ code: "range", argument: "writeSlots[1]", received: "2" });
   });
 
   test.each(deltaCases)("keyDim $keyDim, $stateFormat, gates per $gateDims, $lengths tokens: a commit is as many steps", (given) => {
@@ -172,7 +177,7 @@ onEachBackend("stored states", ({ name, device }) => {
       for (const [s, count] of counts.entries()) {
         const pool = device.tensor(stateFormat, [1, ...state.shape.slice(1)]);
         if (readSlots[s]! >= 0) pool.copyFrom(poolOf(3).slice(readSlots[s]!, readSlots[s]! + 1));
-        // A 16-bit state is rounded once a call.
+        // A 16-bit state is rounded once per call.
         const calls = stateFormat === "f32" ? Array.from({ length: count }, () => 1) : [count];
         let at = starts[s]!;
         for (const call of calls) {

@@ -5,7 +5,7 @@
  * It depends on libc only. A host opens it with dlopen(RTLD_NOW | RTLD_LOCAL), looks up the functions below by name and
  * compares emu_interface_version() with EMU_INTERFACE_VERSION first.
  *
- * Nothing here ends the process. What goes wrong is a message: a NUL-terminated UTF-8 string that the caller passes to
+ * Nothing here ends the process. An error is a message: a NUL-terminated UTF-8 string that the caller passes to
  * emu_string_free. A kernel's own fault (out of bounds, a race, a divergent barrier, ...) starts with the place:
  * "shaders/x.metal:12: ...".
  *
@@ -46,7 +46,7 @@ typedef struct emu_buffer {
 /** Another dispatch of the same `together` may write this memory: reads of it are remembered, too. */
 #define EMU_BUFFER_SHARED 2u
 
-/** In which order the lanes of a simdgroup, its simdgroups and the threadgroups run between two synchronisations. */
+/** The order in which a simdgroup's lanes, the simdgroups and the threadgroups run between two synchronisations. */
 enum {
   EMU_ORDER_ENVIRONMENT = 0, /**< GATED_DELTA_EMULATOR_ORDER: "forward" (and unset), "reverse", "random:SEED". */
   EMU_ORDER_FORWARD = 1,
@@ -56,7 +56,7 @@ enum {
 
 /** Optional checks while a kernel runs. Bounds, alignment, barriers and simdgroup convergence are always checked. */
 enum {
-  EMU_CHECK_RACES = 1u,         /**< Two threads, one location, a write, and no barrier or fence of that memory between. */
+  EMU_CHECK_RACES = 1u,         /**< Two threads, one location, a write, and no barrier or fence for that memory in between. */
   EMU_CHECK_UNINITIALISED = 2u, /**< A read of threadgroup memory that no thread of this group has written. */
   EMU_CHECK_ALL = 3u,
   EMU_CHECK_ENVIRONMENT = 0x80000000u /**< GATED_DELTA_EMULATOR_CHECKS: "all" (and unset), "none", or names joined by commas: "races,uninitialised". */
@@ -78,11 +78,11 @@ typedef struct emu_dispatch_info {
   uint64_t threads_per_grid[3];
   uint32_t threads_per_threadgroup[3];
   uint32_t reserved_too; /**< 0. */
-  /** NULL, or a number that is common to dispatches without a barrier between them: 0 for the first, which writes it. An
-   *  access of one to memory that another of them has written, or a write to memory that it has read, is a fault. */
+  /** NULL, or a number that is common to dispatches without a barrier between them: 0 for the first, which writes it. If
+   *  one of them accesses memory that another has written, or writes memory that another has read, that is a fault. */
   uint64_t *together;
-  /** NULL, or a count to which the dispatch adds how often its kernel reads or writes memory: a measure of its work, equal in
-   *  equal runs. Libraries that a sanitizer checks do not count. */
+  /** NULL, or a counter to which the dispatch adds the number of its kernel's memory accesses: a measure of its work, equal in
+   *  equal runs. Libraries built with a sanitizer do not count. */
   uint64_t *accesses;
 } emu_dispatch_info;
 
@@ -104,10 +104,10 @@ uint32_t emu_interface_version(void);
  *
  * "bytes" of a buffer is its element's (pointer) or its referent's (reference); "optional" names the function constant
  * that must be true for the argument to exist; "constants" are those that the kernel's code can reach, "required" those
- * that it never asks is_function_constant_defined about. */
+ * that it never passes to is_function_constant_defined. */
 const char *emu_reflection(void);
 
-/** The flattened text that the kernels were translated from, without white space at its end: Apple's compiler would get the same. */
+/** The flattened text from which the kernels were translated, without trailing white space: Apple's compiler would get the same. */
 const char *emu_source(void);
 
 /** A kernel with its constants. NULL and `*error` (if error is not NULL) when there is no such kernel, a required constant is
@@ -115,7 +115,7 @@ const char *emu_source(void);
 emu_pipeline *emu_pipeline_create(const char *kernel, const emu_constant *constants, size_t count, char **error);
 void emu_pipeline_destroy(emu_pipeline *pipeline);
 
-/** As reflection's value; the attribute [[max_total_threads_per_threadgroup(n)]], or 1024. */
+/** The value in the reflection: the attribute [[max_total_threads_per_threadgroup(n)]], or 1024. */
 uint32_t emu_pipeline_max_total_threads(const emu_pipeline *pipeline);
 uint32_t emu_pipeline_static_threadgroup_bytes(const emu_pipeline *pipeline);
 /** 1 if the argument [[buffer(index)]] exists under this pipeline's constants, else 0. */

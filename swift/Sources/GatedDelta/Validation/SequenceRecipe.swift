@@ -65,7 +65,7 @@ struct SequenceRecipe: Sendable {
       writeName = "writeSlots"
     } else {
       writes = hasPool ? reads : [Int32](repeating: -1, count: count)
-      writeName = readSlots == nil ? "writeSlots" : readName
+      writeName = readSlots == nil || sourceSlots != nil ? "writeSlots" : readName
     }
     if writeSlots != nil || sourceSlots != nil { try check(writes, writeName, slots, hasPool) }
     let counts = try resolveCounts(starts)

@@ -4,7 +4,7 @@ import type { Device } from "../lib/index.ts";
 import type { Rotation } from "./operands.ts";
 import type { Work } from "./work.ts";
 
-/** How long to measure. */
+/** The time that is spent on measuring. */
 export interface Budget {
   /** Milliseconds for the calls of one benchmark. */
   readonly milliseconds: number;
@@ -19,24 +19,24 @@ export interface Figure {
   /** The median. */
   readonly us: number;
   readonly usMin: number;
-  /** Bytes of heap that a call leaves behind, where they are measured. */
+  /** Bytes of heap that a call leaves behind, if they are measured. */
   readonly heapBytesPerCall?: number;
 }
 
 export interface Benchmark {
-  /** Parts between slashes: what, dtype, sizes, threads, and whether the memory is hot or cold. */
+  /** Parts between slashes: the op, dtype, sizes, threads, and whether the memory is hot or cold. */
   readonly name: string;
   readonly threads: number;
   /** The work that the limit is computed from; undefined if no limit of the machine applies. */
   readonly work: Work | undefined;
   measure(budget: Budget): Promise<Figure>;
-  /** Of a benchmark of ops: its calls, for another device than its own. */
+  /** The calls of a benchmark of ops, for a device other than its own. */
   rotation?(device: Device): Rotation;
 }
 
 /**
- * Times `call` with mitata. Batches last about a millisecond: mitata's own of 4096 calls would take a quarter of a second
- * each for the calls that matter here.
+ * Times `call` with mitata. Batches last about a millisecond: mitata's own batches of 4096 calls would take a quarter of a
+ * second each for the calls that matter here.
  */
 export async function time(call: () => void, budget: Budget): Promise<Figure> {
   call();
@@ -48,7 +48,7 @@ export async function time(call: () => void, budget: Budget): Promise<Figure> {
     min_cpu_time: budget.milliseconds * 1e6,
     min_samples: budget.leastSamples,
     batch_samples,
-    // One collection before the first sample, so that garbage of the preparation is not collected in the middle.
+    // One collection before the first sample, so that the preparation's garbage is not collected in the middle.
     gc: () => Bun.gc(true),
   });
   return { us: p50 / 1e3, usMin: min / 1e3 };

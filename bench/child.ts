@@ -1,4 +1,4 @@
-/** A program that takes lines and answers each with a line of JSON. */
+/** A program that reads lines and answers each with a line of JSON. */
 export class Child implements Disposable {
   readonly #command: string;
   readonly #process;

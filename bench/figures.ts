@@ -1,4 +1,4 @@
-/** For the benchmarks as tests: numbers of tensors for the reference, and the printed figure. */
+/** For benchmarks that are run as tests: tensors' numbers for the reference, and the printed figure. */
 import type { Tensor } from "../lib/index.ts";
 import { reference } from "../test/reference/tensor.ts";
 import type { Reference } from "../test/reference/tensor.ts";

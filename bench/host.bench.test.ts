@@ -1,4 +1,4 @@
-/** The limits of the Metal backend's host work for a dispatch: `npm run bench:host` on the emulation. */
+/** The limits on the Metal backend's host work per dispatch: `npm run bench:host` on the emulation. */
 import { expect, test } from "bun:test";
 import { join } from "node:path";
 import { availability } from "../test/support/backends.ts";
@@ -16,10 +16,10 @@ test.skipIf(!emulated)("a replay makes nothing for a dispatch, and sets nothing 
     const layers = 8;
     expect([name, commandBuffers, counts.dispatches % layers]).toEqual([name, 1, 0]);
     expect(counts.dispatches).toBeGreaterThanOrEqual(layers);
-    // Of the whole submission, whatever the number of its dispatches.
+    // For the whole submission, whatever the number of its dispatches.
     expect(counts.encoding.allocations).toBeLessThanOrEqual(4);
     if (name.endsWith("replayed")) expect(counts.all.allocations).toBeLessThanOrEqual(8);
-    // One pipeline and one constant of each kind, for all layers, where nothing comes between them.
+    // One pipeline and one constant of each kind for all layers, if nothing comes between them.
     if (name.includes("fused steps")) expect([counts.setComputePipelineState, counts.setBytes <= 2, counts.barriers]).toEqual([1, true, 0]);
   }
 }, 120_000);

@@ -22,7 +22,7 @@ async function rowOf(benchmark: Benchmark, probe: Probe, budget: Budget): Promis
   const { name, threads, work } = benchmark;
   if (work === undefined)
     return { name, ...(await benchmark.measure(budget)), limitPercent: null, limit: null, rate: null, unit: null };
-  // Before and after: other load on the machine may be present at one of the two times only.
+  // Before and after: other load on the machine may be present at only one of the two times.
   const before = limitOf(probe, work, threads, budget.milliseconds / 4);
   const figure = await benchmark.measure(budget);
   const after = limitOf(probe, work, threads, budget.milliseconds / 4);
@@ -30,7 +30,7 @@ async function rowOf(benchmark: Benchmark, probe: Probe, budget: Budget): Promis
   return { name, ...figure, limitPercent: (100 * limit.us) / figure.us, limit: limit.text, ...rateOf(work, figure.us) };
 }
 
-/** Opens Metal; a Mac without a GPU to be had (a virtual one) has its other benchmarks all the same. */
+/** Opens Metal; a Mac without an available GPU (a virtual one) still runs its other benchmarks. */
 function openMetal({ metal }: Options): Device | undefined {
   try {
     return Device.open("metal");
@@ -88,13 +88,13 @@ async function main(): Promise<number> {
   for (const benchmark of benchmarks) {
     const row = await rowOf(benchmark, (probe ??= new Probe()), budget);
     rows.push(row);
-    // Ratios go to stderr where stdout is JSON.
+    // Ratios go to stderr if stdout is JSON.
     if (options.json) console.log(JSON.stringify(row));
     if (!options.json) console.log(text(row, earlier?.get(row.name), earlier !== undefined));
     else if (earlier !== undefined) console.error(text(row, earlier.get(row.name), true));
   }
   const metal = metalRows(onGpu, options);
-  // A Mac's whole run is written down, to be committed: part of one, or a quick one, would take its place.
+  // A Mac's whole run is recorded in a file, to be committed: a partial or quick run would take its place.
   const isWhole = !options.quick && !options.metal && options.filter === undefined;
   const root = join(import.meta.dir, "..");
   const folder = options.receipt ?? (mac && isWhole ? join(root, "test/receipts") : undefined);

@@ -13,7 +13,7 @@ export const bytesOf = { f32: 4, f16: 2, bf16: 2 } as const satisfies Record<Flo
 
 /**
  * A tensor of numbers from `low` to `high`. They repeat: half a gigabyte of different ones would take longer than the
- * benchmark. Every page is written, since pages never written share one page of zeros.
+ * benchmark. Every page is written, since pages that were never written share one page of zeros.
  */
 export function filled<D extends FloatDType>(
   device: Device,
@@ -36,12 +36,12 @@ export function filled<D extends FloatDType>(
   return tensor;
 }
 
-/** How many copies of a call's memory the calls rotate through: one, or more than any cache holds. */
+/** The number of copies of a call's memory that the calls rotate through: one, or more than any cache holds. */
 export function copiesOf(temperature: Temperature, bytes: number): number {
   return temperature === "hot" ? 1 : Math.ceil(coldBytes / bytes) + 1;
 }
 
-/** Arguments of a benchmark's calls, each of tensors of its own, and what to dispose afterwards. */
+/** The arguments of a benchmark's calls, each with its own tensors, and the tensors to dispose of afterwards. */
 export interface Calls<Arguments> {
   readonly calls: readonly Arguments[];
   readonly tensors: readonly Disposable[];

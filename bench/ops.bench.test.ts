@@ -1,4 +1,4 @@
-/** The benchmarks' own calls, at their own sizes: each result is compared with the float64 reference, its time printed. */
+/** The benchmarks' own calls, at their own sizes: each result is compared with the float64 reference, and its time is printed. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { Device, causalConv1d, copySlots, gatedDelta, gatedDeltaStep, gatedRmsNorm, linear } from "../lib/index.ts";
 import type { GatedDeltaArguments, Op, Tensor } from "../lib/index.ts";
@@ -45,12 +45,12 @@ function run(...ops: readonly Op[]): void {
   device.wait();
 }
 
-/** A 16-bit result is rounded once, and so is the reference's by the comparison's own bound. */
+/** A 16-bit result is rounded once, and so is the reference's, by the comparison's own bound. */
 function expectNear(tensor: Tensor, expected: Reference): void {
   expect(relRms(numbers(tensor).data, expected.data)).toBeLessThanOrEqual(bounds[tensor.dtype as "f32" | "bf16"]);
 }
 
-/** The first call of a benchmark and what frees its tensors. */
+/** The first call of a benchmark, and a function that frees its tensors. */
 function first<Arguments>({ calls, tensors }: Calls<Arguments>): { readonly call: Arguments } & Disposable {
   return { call: calls[0]!, [Symbol.dispose]: () => tensors.forEach((tensor) => tensor[Symbol.dispose]()) };
 }

@@ -24,7 +24,7 @@ export const usage = `npm run bench -- [options]
   --receipt FOLDER     writes what was measured, and on what (on a Mac a whole run writes into test/receipts)
   --list               names only`;
 
-/** Reads arguments; a string is the message of a wrong one. */
+/** Reads arguments; returns a string, the error message, if one is wrong. */
 export function readOptions(args: readonly string[]): Options | string {
   try {
     const { values } = parseArgs({

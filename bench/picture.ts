@@ -3,7 +3,7 @@ import { createDocument } from "@mixmark-io/domino";
 import * as Plot from "@observablehq/plot";
 import type { Row } from "./row.ts";
 
-/** A dot: `gatedDelta/f32/B1/T1/Hv32/t2/cold` stands in the line `gatedDelta B1 T1 Hv32`, as f32 on 2 threads, cold. */
+/** A dot: `gatedDelta/f32/B1/T1/Hv32/t2/cold` is in the line `gatedDelta B1 T1 Hv32`, as f32 on 2 threads, cold. */
 interface Dot {
   readonly line: string;
   readonly percent: number;
@@ -34,7 +34,7 @@ export function picture(rows: readonly Row[]): string {
   const ways = [...new Set(dots.map(({ how }) => how))].sort();
   const dtypes = Object.keys(symbols).filter((name) => dots.some(({ dtype }) => dtype === name));
   const most = Math.max(110, ...dots.map(({ percent }) => percent));
-  // The key is drawn as lines of the picture: Plot's own is HTML, which no SVG file can hold.
+  // The legend is drawn as lines of the picture: Plot's own is HTML, which an SVG file cannot hold.
   const key = [
     ...ways.map((how, i) => ({ line: " ", percent: (i * most) / 4, how, dtype: "f32", label: how })),
     ...dtypes.map((dtype, i) => ({ line: "  ", percent: (i * most) / 4, how: "key", dtype, label: dtype })),

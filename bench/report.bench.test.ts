@@ -1,4 +1,4 @@
-/** The suite's names, options, files and picture; and the probes, if they can be built. */
+/** The suite's names, options, files and picture, and the probes if they can be built. */
 import { describe, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -97,7 +97,7 @@ test("a time is that of one call, however many a batch has", async () => {
   const since = Bun.nanoseconds();
   const { us, usMin } = await time(() => void calls++, { milliseconds: 5, leastSamples: 3 });
   expect(usMin).toBeLessThanOrEqual(us);
-  // No median exceeds twice the mean under any load; the time of a batch in place of a call's would.
+  // No median exceeds twice the mean under any load; the time of a batch instead of a call's would.
   expect(us * calls).toBeLessThan(20 * ((Bun.nanoseconds() - since) / 1e3));
 });
 

@@ -1,4 +1,4 @@
-/** A line of the results, as measured now or read from an earlier file. */
+/** A line of the results, measured now or read from an earlier file. */
 import { readFileSync } from "node:fs";
 
 export interface Row {
@@ -15,7 +15,7 @@ export interface Row {
   readonly heapBytesPerCall?: number;
 }
 
-/** The times of an earlier `--json` run by name. A line that is not a result is an error. */
+/** The times of an earlier `--json` run, by name. A line that is not a result is an error. */
 export function readTimes(path: string): Map<string, number> {
   const times = new Map<string, number>();
   for (const [i, line] of readFileSync(path, "utf8").split("\n").entries()) {

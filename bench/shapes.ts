@@ -6,9 +6,9 @@ export const keyHeads = 16;
 export const dim = 128;
 export const convWidth = 4;
 
-/** The sizes and the element type that a benchmark of an op runs with. */
+/** The sizes and the element type of an op's benchmark. */
 export interface Shape {
-  /** Of all tensors, states included; gates, beta and weights are f32. */
+  /** The dtype of all tensors, including states; gates, beta and weights are f32. */
   readonly dtype: FloatDType;
   readonly sequences: number;
   /** Tokens of each sequence. */

@@ -1,4 +1,4 @@
-/** The fused decode step's work as the three ops that it stands for. */
+/** The fused decode step's work as the three ops that it replaces. */
 import { causalConv1d, gatedDelta, gatedRmsNorm } from "../lib/index.ts";
 import type { GatedDeltaStepArguments, Op, Tensor } from "../lib/index.ts";
 

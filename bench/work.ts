@@ -1,12 +1,12 @@
-/** The least work of a benchmark's call, and the time that it takes at the machine's limit. */
+/** The least work of a benchmark's call, and the time for it at the machine's limit. */
 import type { Pattern, Probe } from "./native/probe.ts";
 
-/** Bytes that have to be moved, of a working set that either stays in a cache or does not; or multiply-adds to be done. */
+/** Bytes that must be moved, of a working set that either stays in a cache or does not; or multiply-adds that must be done. */
 export type Work =
   | { readonly kind: "bytes"; readonly bytes: number; readonly pattern: Pattern; readonly workingSet: number }
   | { readonly kind: "multiply-adds"; readonly count: number };
 
-/** The limit of a call, as probed. */
+/** The probed limit of a call. */
 export interface Limit {
   readonly us: number;
   /** The probed limit, as text. */
@@ -26,7 +26,7 @@ export function limitOf(probe: Probe, work: Work, threads: number, milliseconds:
   return { us: (work.count / rate) * 1e6, text: `${(rate / 1e9).toFixed(1)} G multiply-adds/s` };
 }
 
-/** The rate of a call of `us` microseconds: GB/s, or GFLOP/s with two operations a multiply-add. */
+/** The rate of a call of `us` microseconds: GB/s, or GFLOP/s with two operations per multiply-add. */
 export function rateOf(work: Work, us: number): { readonly rate: number; readonly unit: "GB/s" | "GFLOP/s" } {
   if (work.kind === "bytes") return { rate: work.bytes / us / 1e3, unit: "GB/s" };
   return { rate: (2 * work.count) / us / 1e3, unit: "GFLOP/s" };

@@ -1,8 +1,8 @@
 // The packages as archives, for projects on this machine before there is a release.
 //
 // A release's `gated-delta` has the libraries of all platforms as optional dependencies. An installer looks for them in the
-// registry, even if an archive of one is installed at the same time, and warns about every missing one. So an archive of
-// `gated-delta` has the library as an optional peer: an installer uses the project's library and looks for no other.
+// registry, even if an archive of one is installed at the same time, and warns about every missing one. So in an archive of
+// `gated-delta` the library is an optional peer: an installer uses the project's library and looks for no other.
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -42,7 +42,7 @@ export async function packArchives(folders, target = outputFolder) {
   }
 }
 
-/** The command that installs archives in the project of the current folder; words that a shell would split are quoted. */
+/** The command that installs archives in the current folder's project; words that a shell would split are quoted. */
 export function installCommand(archives) {
   const quoted = archives.map((path) => (/^[\w@%+=:,./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`));
   return `bun add ${quoted.join(" ")}`;

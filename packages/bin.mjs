@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// The `gated-delta` command of an installed package: runs its command line in Bun, whatever runs this file.
+// The `gated-delta` command of an installed package: runs its command line in Bun, whatever program runs this file.
 import { spawn, spawnSync } from "node:child_process";
 import { accessSync, constants as files, readFileSync, statSync } from "node:fs";
 import { constants } from "node:os";
@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "..");
 const main = join(root, "dist", "cli", "main.js");
-/** The version that the package needs, as in ">=1.4.1". */
+/** The version that the package needs, from a range such as ">=1.4.1". */
 const needed = JSON.parse(readFileSync(join(root, "package.json"), "utf8")).engines.bun.replace(/^\D*/, "");
 
 /** Whether a Bun is as new as the package needs. */
@@ -19,7 +19,7 @@ function isNew(file) {
   return differs < 0 || have[differs] > want[differs];
 }
 
-/** Bun by itself, one that the project has installed (npm and its relatives put it on PATH for a command), or PATH's. */
+/** The Bun that runs this file, one that the project has installed (npm and similar tools put it on PATH for a command), or PATH's. */
 function findBun() {
   if (process.versions.bun !== undefined) return process.execPath;
   for (const folder of (process.env.PATH ?? "").split(delimiter)) {
@@ -39,7 +39,7 @@ if (bun === null) {
   process.stderr.write(`gated-delta: no Bun ${needed} or later on PATH: install one and run the same command again.\n`);
   process.exitCode = 1;
 } else {
-  // Not by the settings of the folder that it is called in, such as a model's: a bunfig.toml, a .env and a tsconfig.json name code to run.
+  // Ignores the settings in the current folder, which may be a model's: a bunfig.toml, a .env and a tsconfig.json can name code to run.
   const child = spawn(bun, ["--no-env-file", "--config=/dev/null", "--tsconfig-override=/dev/null", main, ...process.argv.slice(2)], { stdio: "inherit" });
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
   child.on("error", (error) => {

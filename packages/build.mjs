@@ -13,7 +13,7 @@ import { buildPlatformPackage } from "./platform-package.mjs";
 import { hostPlatform, outputFolder, platforms } from "./platforms.mjs";
 import { installTools } from "./tools.mjs";
 
-/** The default packages, and the further ones that can be named: platforms that this system has a compiler for. */
+/** The default packages, and others that can be named: platforms for which this system has a compiler. */
 const kinds = ["main", "platform"];
 const others = platforms.filter((platform) => canCross(platform)).map(({ name }) => name);
 

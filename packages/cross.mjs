@@ -1,4 +1,4 @@
-// Builds the library for arm64 on x86-64 (both Linux). The private toolchain's compiler knows both processors, but lacks the
+// Builds the library for arm64 on x86-64 (both Linux). The private toolchain's compiler supports both processors, but lacks the
 // headers and libraries of the other one: Debian 12's C library and Swift's static runtime. They are fetched as Debian
 // packages, like the toolchain, and kept next to it.
 import { existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
@@ -23,12 +23,12 @@ const source = fileURLToPath(new URL("../swift/toolchain/glibc.c", import.meta.u
 const packaged = join(layout.swift, "lib");
 const kept = "lib";
 
-/** Whether this system can make the library of another `platform`. */
+/** Whether this system can build the library of another `platform`. */
 export function canCross(platform, { platform: os, arch } = process) {
   return os === "linux" && arch === "x64" && platform.os === "linux" && platform.cpu === "arm64";
 }
 
-/** The folder of the files that `platform`'s libraries are linked with. */
+/** The folder of the files with which `platform`'s libraries are linked. */
 export function targetFolder(platform) {
   return join(cacheFolder(), `swift-${version}-${platform.name}`);
 }
@@ -70,7 +70,7 @@ async function makeTarget(platform, toolchain, folder) {
   }
   prepareSysroot(staged);
   mkdirSync(join(staged, kept));
-  // The first looks in the second for the compiler's own headers.
+  // The first refers to the second for the compiler's own headers.
   for (const name of ["swift_static", "clang"]) renameSync(join(staged, "unpacked", packaged, name), join(staged, kept, name));
   rmSync(join(staged, "unpacked"), { recursive: true });
   const program = (name) => (...args) => run(join(dirname(toolchain.swift), name), args);
@@ -98,7 +98,7 @@ export async function buildCross({ root, toolchain }, platform) {
   const scratch = join(root, ".build", platform.name);
   const caches = join(root, ".build", "caches");
   const swiftTriple = triple.replace("-linux", "-unknown-linux");
-  // As a destination, since flags of the command line would also reach the build tools, which run here.
+  // Passed as a destination, since flags on the command line would also apply to the build tools, which run here.
   const destination = join(scratch, "destination.json");
   mkdirSync(scratch, { recursive: true });
   writeFileSync(destination, `${JSON.stringify({

@@ -1,5 +1,5 @@
 // Reads the libraries and symbol versions that an ELF file needs, and changes section flags in the objects of an archive. Only
-// for 64-bit little-endian files, since all platforms here have these.
+// for 64-bit little-endian files, since all platforms here use these.
 
 /** SHF_GNU_RETAIN: "keep this section even if nothing refers to it". */
 const retain = 0x200000n;
@@ -10,7 +10,7 @@ function isElf(bytes, at) {
   return bytes.readUInt32BE(at) === 0x7f454c46 && bytes[at + 4] === 2 && bytes[at + 5] === 1;
 }
 
-/** Headers of the sections of the ELF file that begins at `start`; `at` is where in `bytes` a header stands. */
+/** Section headers of the ELF file that begins at `start`; `at` is a header's position in `bytes`. */
 function sectionsOf(bytes, start = 0) {
   const table = start + Number(bytes.readBigUInt64LE(start + 0x28));
   const size = bytes.readUInt16LE(start + 0x3a);
@@ -61,7 +61,7 @@ export function demandsOf(bytes) {
   return { needed, versions: [...new Set(versions)] };
 }
 
-/** The newest glibc among symbol versions, as [major, minor]. */
+/** The newest glibc version among symbol versions, as [major, minor]. */
 export function newestGlibc(versions) {
   const numbers = versions.flatMap((version) => {
     const match = /^GLIBC_(\d+)\.(\d+)/.exec(version);
@@ -81,9 +81,9 @@ export function loadedSections(bytes) {
 }
 
 /**
- * Lets a linker drop what nothing refers to from an object of Swift's, or an archive of them: it has a section for every public
+ * Lets a linker drop unreferenced parts of a Swift object, or an archive of them: it has a section for every public
  * function, but each is marked to be kept. The marks stay on the records by which the runtime finds types and conformances at run
- * time (`swift5_…`), which are found by walking over them and never by a reference; whatever those refer to is thus kept too.
+ * time (`swift5_…`), which are found by iteration and never by a reference; everything to which those refer is thus kept too.
  * Changes `bytes` in place and returns the number of sections freed.
  */
 export function releaseSections(bytes) {

@@ -1,5 +1,5 @@
-// The library as it is published: the objects of the clone's build, linked once more without what only tests need, and with no more
-// of Swift's runtime than they use. macOS has the runtime in the system, and its linker drops what is not used by itself.
+// The library as it is published: the objects of the clone's build, linked again without the parts that only tests need, and with no more
+// of Swift's runtime than they use. On macOS the runtime is part of the system, and the linker drops unused parts by default.
 import { cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { buildFlags, libraryFile } from "../swift/scripts/build.mjs";
@@ -9,25 +9,25 @@ import { productFlags, swiftEnvironment } from "../swift/scripts/swift.mjs";
 import { releaseSections } from "./elf.mjs";
 import { haveMetalCompiler, makeMetallib } from "./metallib.mjs";
 
-/** The archives of Swift's runtime that objects of ours name. */
+/** The archives of Swift's runtime that our objects name. */
 const archives = ["libswiftCore.a", "libswiftSynchronization.a", "libswiftGlibc.a"];
 
 /**
  * No tables for unwinding the stack: 0.65 MB. They serve exceptions, which are not used here (Swift throws by returning, the
- * C kernels do not throw, and a runtime failure ends the process), and debuggers, for which there is the clone's build.
+ * C kernels do not throw, and a runtime failure ends the process), and debuggers, which can use the clone's build.
  */
 const script = "SECTIONS { /DISCARD/ : { *(.eh_frame) } } INSERT AFTER .rodata;\n";
 
 /**
  * The names of Unicode's characters: 0.5 MB of tables, which Swift's runtime keeps for `Unicode.Scalar.Properties.name` and `nameAlias`.
- * Nothing here asks for them (a test reads the sources), so calls of them lead to the runtime's own fatal error instead.
+ * Nothing here uses them (a test reads the sources), so calls to these functions lead to the runtime's own fatal error instead.
  */
 const unused = ["_swift_stdlib_getScalarName", "_swift_stdlib_getNameAlias"];
 const withoutUnused = unused.flatMap((name) => [`--wrap=${name}`, `--defsym=__wrap_${name}=swift_deletedMethodError`]);
 
 /**
  * Objects that only tests need. Nothing published refers to them, so the linker drops them, except for code that the compiler put
- * there for the module. On macOS Package.swift leaves their files out.
+ * there for the module. On macOS, Package.swift leaves their files out.
  */
 const forTests = /\/(?:GatedDelta\.build\/Testing|MetalBackend\.build\/Emulate|Metal\.build\/Emulation)\.swift\.o$|\/emulator_loader\.c\.o$/;
 
@@ -35,8 +35,8 @@ const forTests = /\/(?:GatedDelta\.build\/Testing|MetalBackend\.build\/Emulate|M
 const forLinker = (...flags) => flags.flatMap((flag) => ["-Xlinker", flag]);
 
 /**
- * Links into `target`, a path; returns the linker's map, null on macOS. `cross` is what buildCross has returned, where the library is
- * another processor's.
+ * Links into `target`, a path; returns the linker's map, null on macOS. `cross` is the result of buildCross if the library is for
+ * another processor.
  */
 export async function linkLibrary({ root, toolchain, cross }, work, target) {
   if (process.platform === "darwin") {
@@ -58,7 +58,7 @@ export async function linkLibrary({ root, toolchain, cross }, work, target) {
   const env = swiftEnvironment(toolchain, root);
   const args = [
     "-emit-library",
-    // SwiftPM's own flags of the product's link, without its driver's `-Xswiftc`.
+    // SwiftPM's own flags for linking the product, without its driver's `-Xswiftc`.
     ...(cross?.flags ?? productFlags(toolchain).filter((flag) => flag !== "-Xswiftc")),
     ...(toolchain.prefix === null ? ["-use-ld=lld"] : []),
     ...trimmedRuntime(cross?.runtime ?? runtimeFolder(toolchain, env), work),
@@ -75,7 +75,7 @@ export async function linkLibrary({ root, toolchain, cross }, work, target) {
 }
 
 /**
- * A second build, without what is for tests, and with the compiled Metal kernels. The CPU kernels' objects are those of the clone's
+ * A second build, without the parts for tests, and with the compiled Metal kernels. The CPU kernels' objects are those of the clone's
  * build.
  */
 async function publishedBuild({ root, toolchain, metallib }) {
@@ -89,12 +89,12 @@ async function publishedBuild({ root, toolchain, metallib }) {
   return join(scratch, "release", basename(libraryFile(root)));
 }
 
-/** SwiftPM leaves the list of the objects that it linked. */
+/** The list that SwiftPM leaves of the objects that it linked. */
 function objectList(root) {
   return join(root, ".build", "release", "GatedDelta.product", "Objects.LinkFileList");
 }
 
-/** Where the compiler's own static runtime is. */
+/** The folder of the compiler's own static runtime. */
 function runtimeFolder(toolchain, env) {
   const info = quick(join(toolchain.swift, "..", "swiftc"), ["-print-target-info", "-static-stdlib"], { env });
   const [folder] = JSON.parse(info ?? "{}").paths?.runtimeLibraryPaths ?? [];
@@ -102,12 +102,12 @@ function runtimeFolder(toolchain, env) {
   return folder;
 }
 
-/** Copies of the runtime's archives, from which a linker may drop what nothing refers to. They come first, so these are taken. */
+/** Copies of the runtime's archives, from which a linker may drop unreferenced parts. They come first, so the linker uses them. */
 function trimmedRuntime(folder, work) {
   return archives.map((name) => released(join(folder, name), work));
 }
 
-/** A copy of an object or archive from which a linker may drop what nothing refers to. */
+/** A copy of an object or archive from which a linker may drop unreferenced parts. */
 function released(file, work) {
   const bytes = readFileSync(file);
   releaseSections(bytes);
@@ -117,7 +117,7 @@ function released(file, work) {
 }
 
 /**
- * Bytes of the linked file by what they came from, largest first: our own targets, the archives of the runtime, and the linker's own
+ * Bytes of the linked file by origin, largest first: our own targets, the archives of the runtime, and the linker's own
  * tables (relocations, merged strings).
  */
 export function bytesByOrigin(map) {

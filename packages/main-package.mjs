@@ -1,4 +1,4 @@
-// `gated-delta`, the package that programs import: JavaScript, declarations and the sources that these point back to.
+// `gated-delta`, the package that programs import: JavaScript, declarations and the sources to which their maps refer.
 import { cpSync, existsSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { run } from "../swift/scripts/exec.mjs";
@@ -8,21 +8,21 @@ import { namesOf, nodeEntry } from "./node-entry.mjs";
 import { cloneManifest, outputFolder, packageName, platforms, sharedFields } from "./platforms.mjs";
 import { tool } from "./tools.mjs";
 
-/** The layer and the model of `gated-delta demo`; `tinyModel` returns the model. */
+/** The layer and the model that `gated-delta demo` uses; `tinyModel` returns the model. */
 const demonstrated = ["layer-bf16.safetensors", "models/qwen3_5-mlx-mixed"].map((path) => `test/golden/${path}`);
 
 /** Files in addition to the compiled ones. */
 const copied = ["README.md", "LICENSE", "CHANGELOG.md", "lib", ...demonstrated];
 
 /**
- * Declarations of types from outside. A consumer's `lib` may be older than `using` and Float16Array, and it may have neither
- * the DOM's types nor Bun's, of which a few are named; an interface declared twice is one.
+ * Declarations of external types. A consumer's `lib` may be older than `using` and Float16Array, and it may have neither
+ * the DOM's types nor Bun's, of which the declarations name a few; an interface that is declared twice is merged.
  */
 const globals = ["AbortSignal {\n  readonly aborted: boolean;", "Request {\n  readonly method: string;", "Response {\n  readonly status: number;"]
   .map((declaration) => `/** In full where the DOM's, Node's or Bun's types are. */\ninterface ${declaration}\n}\n`)
   .join("");
 
-/** The lines that bring these in, at the head of an entry in dist/. */
+/** The lines that include these, at the head of an entry in dist/. */
 function references(entry) {
   const path = relative(dirname(entry), "dist/globals.d.ts");
   const libraries = ["esnext.disposable", "esnext.float16"].map((name) => `/// <reference lib="${name}" />\n`);
@@ -46,8 +46,8 @@ export async function buildMainPackage() {
 }
 
 /**
- * The clone's manifest as it is published. In a clone `exports` names the TypeScript, which Bun runs as it is; in the package
- * each entry names what was compiled from that file.
+ * The clone's manifest as it is published. In a clone, `exports` names the TypeScript, which Bun runs directly; in the package,
+ * each entry names the file compiled from it.
  */
 export function packedManifest(clone, env = process.env) {
   const { name, description, keywords, type, sideEffects, dependencies, peerDependencies, peerDependenciesMeta } = clone;
@@ -74,12 +74,12 @@ export function packedManifest(clone, env = process.env) {
 function packedExport(file) {
   const match = /^\.\/lib\/(.+)\.ts$/.exec(file);
   if (match === null) return file;
-  // Bun holds to be both: the first condition that fits counts.
+  // Both conditions apply in Bun: the first match counts.
   const compiled = `./dist/${match[1]}.js`;
   return { types: `./dist/${match[1]}.d.ts`, bun: compiled, node: `./dist/${match[1]}.node.js`, default: compiled };
 }
 
-/** lib/ through the TypeScript compiler, into dist/. */
+/** Compiles lib/ with the TypeScript compiler into dist/. */
 async function compile(target) {
   const staged = join(target, "staged");
   const options = {
@@ -100,7 +100,7 @@ async function compile(target) {
   const { code, text: output } = await run(process.execPath, [tool("typescript", "bin/tsc"), "--project", project]);
   if (code !== 0) throw new Failure(`lib/ could not be compiled:\n${output}`);
   renameSync(join(staged, "lib"), join(target, "dist"));
-  // Modules import pages as texts.
+  // Modules import HTML pages as text.
   const lib = join(rootFolder, "lib");
   for (const path of filesBelow(lib)) if (path.endsWith(".html")) cpSync(path, join(target, "dist", relative(lib, path)));
   rmSync(staged, { recursive: true });
@@ -123,7 +123,7 @@ function* filesBelow(folder) {
 /** `./x.ts`, as modules and declarations name each other in the sources. */
 const specifier = /(\b(?:from|import|require)\s*\(?\s*")(\.{1,2}\/[^"]+)\.ts"/g;
 
-/** Names of modules end in .js, maps name the sources in the package, and declarations that no entry leads to are dropped. */
+/** Module names get the ending .js, maps name the sources in the package, and declarations that no entry reaches are dropped. */
 function finishModules(target, entries) {
   const dist = join(target, "dist");
   for (const path of filesBelow(dist)) {
@@ -152,7 +152,7 @@ function finishModules(target, entries) {
     const path = join(target, entry);
     const head = references(join(entry));
     writeFileSync(path, head + readFileSync(path, "utf8"));
-    // Lines more above are lines of the mapping that stand for nothing.
+    // Added lines at the top are empty lines in the mapping.
     const map = JSON.parse(readFileSync(`${path}.map`, "utf8"));
     map.mappings = `${";".repeat(head.split("\n").length - 1)}${map.mappings}`;
     writeFileSync(`${path}.map`, JSON.stringify(map));

@@ -1,18 +1,18 @@
 // The Metal kernels, compiled ahead of time by Apple's tools: `node packages/metallib.mjs OUTPUT [-Werror]` makes an object of each
-// file of shaders/ and a library of them all. A published library for macOS holds it (link.mjs); without it the kernels' text is
-// compiled when it is needed.
+// file of shaders/ and a library of them all. A published library for macOS contains it (link.mjs); without it, the kernels' text is
+// compiled when needed.
 import { mkdirSync, readdirSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { quick, run, tail } from "../swift/scripts/exec.mjs";
 import { Failure, runMain, say } from "../swift/scripts/report.mjs";
 import { rootFolder } from "../swift/scripts/root.mjs";
 
-/** The options of the text's compilation at run time (Pipelines.swift), on which the bits depend, and the oldest system. */
+/** The options with which the text is compiled at run time (Pipelines.swift), on which the bits depend, and the oldest system. */
 export const metalFlags = ["-std=metal3.2", "-fmetal-math-mode=safe", "-fmetal-math-fp32-functions=precise", "-mmacosx-version-min=15.0"];
 
 const tool = (...args) => ["-sdk", "macosx", ...args];
 
-/** Whether Apple's Metal compiler is installed: Xcode brings it, in newer versions as a download of its own. */
+/** Whether Apple's Metal compiler is installed: Xcode provides it, in newer versions as a separate download. */
 export const haveMetalCompiler = () => quick("xcrun", tool("-f", "metal")) !== null;
 
 /**

@@ -1,6 +1,6 @@
-// The entry of `gated-delta` for Node: an error that says that Bun is needed. Otherwise Node would complain about `bun:ffi`.
+// The entry of `gated-delta` for Node: an error saying that Bun is needed. Otherwise Node would complain about `bun:ffi`.
 
-/** Names that a module of dist/ exports by itself, and the modules whose names it passes on. */
+/** Names that a module of dist/ exports itself, and the modules whose names it re-exports. */
 function exportsOf(text) {
   const names = [];
   for (const [, list] of text.matchAll(/^export \{([^}]*)\}/gm)) {
@@ -18,8 +18,8 @@ export function namesOf(text, read) {
 }
 
 /**
- * The module that stands for an entry where the condition `node` holds. A module's names are bound before it runs, so it has them
- * all. Whatever else takes that condition and runs in Bun gets the entry itself.
+ * The module that replaces an entry under the condition `node`. A module's names are bound before it runs, so it has all of
+ * them. If something else applies that condition but runs in Bun, it gets the entry itself.
  */
 export function nodeEntry(file, names, { engines }) {
   const needed = engines.bun.replace(/^\D*/, "");

@@ -1,4 +1,4 @@
-// `@gated-delta/…`, one library each: a manifest, the library, and a module that exports its path.
+// The packages `@gated-delta/…`, with one library each: a manifest, the library, and a module that exports its path.
 import { copyFileSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 import { join } from "node:path";
@@ -9,13 +9,13 @@ import { demandsOf, newestGlibc } from "./elf.mjs";
 import { bytesByOrigin, linkLibrary } from "./link.mjs";
 import { cloneManifest, outputFolder, packageName, sharedFields } from "./platforms.mjs";
 
-/** Bytes that a published library may have without Metal's compiled kernels. */
+/** The maximum size in bytes of a published library without the compiled Metal kernels. */
 const mostWithoutMetallib = 9.95e6;
 
 /** The largest library that is published; that of macOS holds the compiled Metal kernels. */
 export const mostBytes = { linux: mostWithoutMetallib, darwin: mostWithoutMetallib + 8e6 };
 
-/** As a file import a bundler carries the library along, and Bun without one gives its path. */
+/** With a file import, a bundler includes the library, and without a bundler Bun gives its path. */
 const entry = (file) => `import path from "./${file}" with { type: "file" };\nexport default path;\n`;
 const declaration = "/** Where the library lies. */\ndeclare const path: string;\nexport default path;\n";
 
@@ -34,7 +34,7 @@ export function platformManifest(platform, clone, env = process.env) {
     ...(libc === undefined ? {} : { libc: [libc] }),
     preferUnplugged: true,
     publishConfig: { access: "public" },
-    // For who builds it: the name of the folder that it is made in.
+    // For those who build it: the name of the folder in which it is made.
     keywords: ["gated-delta", name],
   };
 }
@@ -42,7 +42,7 @@ export function platformManifest(platform, clone, env = process.env) {
 /**
  * Makes the package of a platform. `state` is that of set-up, with `cross` for another platform than the host's. Returns its
  * folder, sizes and, on Linux, the origins of the library's bytes. `forRelease` refuses a library that loads on fewer systems
- * than documented, such as one that a system's own Swift has built.
+ * than documented, such as one built by a system's own Swift.
  */
 export async function buildPlatformPackage(platform, state, { forRelease = true } = {}) {
   const target = join(outputFolder, platform.name);
@@ -72,7 +72,7 @@ export async function buildPlatformPackage(platform, state, { forRelease = true 
 }
 
 /**
- * The names in a library that only tests need: of functions that make it fail or load translated kernels for Metal, and of the
+ * The names in a library that only tests need: functions that make it fail or load translated kernels for Metal, and the
  * files and settings that these read. A published library has none, so it loads no foreign code.
  */
 export function tracesOfTests(bytes) {
@@ -80,10 +80,10 @@ export function tracesOfTests(bytes) {
   return names.filter((name) => bytes.includes(name));
 }
 
-/** Whether a library holds a metallib, by the word that one begins with. */
+/** Whether a library contains a metallib, recognised by its first word. */
 export const holdsMetallib = (bytes) => bytes.includes("MTLB");
 
-/** A published library needs the C library and nothing else, and no newer one than documented. */
+/** A published library needs only the C library, in no newer version than documented. */
 function checkDemands(bytes) {
   const { needed, versions } = demandsOf(bytes);
   const other = needed.filter((name) => !/^lib(?:c|m)\.so\.6$|^ld-linux-/.test(name));

@@ -1,16 +1,16 @@
-// The packages that a release consists of. lib/native/platform.ts has the same names for finding the library; a test compares.
+// The packages of a release. lib/native/platform.ts has the same names for finding the library; a test compares them.
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { rootFolder } from "../swift/scripts/root.mjs";
 
-/** A library's package holds one file and what names it. `libc` as npm and Bun compare it; macOS has only one. */
+/** A library's package holds one file and a module that gives its path. `libc` is as npm and Bun compare it; macOS has only one. */
 export const platforms = [
   { name: "linux-x64", os: "linux", cpu: "x64", libc: "glibc", file: "libGatedDelta.so", system: "Linux on x86-64, glibc 2.35 or later" },
   { name: "linux-arm64", os: "linux", cpu: "arm64", libc: "glibc", file: "libGatedDelta.so", system: "Linux on arm64, glibc 2.35 or later" },
   { name: "darwin-arm64", os: "darwin", cpu: "arm64", file: "libGatedDelta.dylib", system: "macOS 15 or later on Apple silicon" },
 ];
 
-/** The package of the system that this runs on. */
+/** The package of the system on which this runs. */
 export function hostPlatform() {
   return platforms.find(({ os, cpu }) => os === process.platform && cpu === process.arch) ?? null;
 }

@@ -2,8 +2,8 @@
 // platform, as `npm run pack` makes them on each system. The libraries go first and `gated-delta` last, so that
 // installers of it find them. Versions that are already published are skipped, so a run that failed half-way can be repeated.
 //
-// In a GitHub workflow the packages carry provenance, for which `repository` must name where the workflow runs; outside of one
-// there is none, and --dry-run shows what would be published.
+// In a GitHub workflow the packages carry provenance, for which `repository` must name the workflow's repository; elsewhere
+// they carry none, and --dry-run shows what would be published.
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
@@ -36,7 +36,7 @@ export function problemsOf(folder, version, env = process.env) {
   return problems;
 }
 
-/** How npm publishes `version`: a pre-release (1.0.0-beta.1) is not what `bun add gated-delta` installs. */
+/** How npm publishes `version`: `bun add gated-delta` does not install a pre-release (1.0.0-beta.1). */
 export function publishFlags(version, dryRun, env = process.env) {
   const flags = ["--access", "public", "--ignore-scripts", "--tag", version.includes("-") ? "next" : "latest"];
   if (dryRun) return [...flags, "--dry-run"];

@@ -1,5 +1,5 @@
-// The programs that build and test the packages, from packages/tools, which has a lock file of its own: installing them is
-// no part of a clone's set-up.
+// The programs that build and test the packages, from packages/tools, which has its own lock file: installing them is
+// not part of a clone's set-up.
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { run, tail } from "../swift/scripts/exec.mjs";
@@ -17,7 +17,7 @@ export function tool(name, path) {
   return join(folder, "node_modules", name, path);
 }
 
-/** Installs the tools, unless they are those of the lock file. */
+/** Installs the tools, unless the versions in the lock file are installed. */
 export async function installTools() {
   const lock = contentHash(join(folder, "package-lock.json"));
   if (readStamp(stampFile)?.lock === lock && existsSync(tool("typescript", "package.json"))) return;

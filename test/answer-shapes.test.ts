@@ -1,4 +1,4 @@
-/** Recorded answers in every shape that models give them, and the pieces of each, wherever its text is cut. */
+/** Recorded answers in every shape that models give, and the pieces of each, wherever its text is cut. */
 import { describe, expect, test } from "bun:test";
 import { AnswerParser } from "../lib/model/text/formats/answer-parser.ts";
 import { messageOf } from "../lib/model/text/formats/answer-message.ts";

@@ -12,7 +12,7 @@ import type { Declaration } from "./support/apple-headers.ts";
 const folder = process.env["GATED_DELTA_APPLE_HEADERS"];
 const list = readFileSync(join(import.meta.dir, "../swift/Sources/Metal/apple-api.txt"), "utf8");
 
-/** Declarations that are new in macOS 15 or later, by the start of their page. */
+/** Declarations that are new in macOS 15 or later, by the start of their pages. */
 const since15 = ["mtlallocation", "mtlmathmode", "mtlmathfloatingpointfunctions", "mtlresidencyset", "mtlcompileoptions/math", "mtllanguageversion/version3_2", "mtllanguageversion/version4_1", "mtldevice/makeresidencyset", "mtlcommandqueue/addresidencyset"];
 const isNew = ({ page }: Declaration) => since15.some((start) => page.startsWith(`documentation/metal/${start}`));
 

@@ -1,4 +1,4 @@
-/** Every way in which an op's arguments can be wrong for a TypeScript caller. */
+/** Every way in which a TypeScript caller's arguments for an op can be wrong. */
 import { describe, expect, test } from "bun:test";
 import { GatedDeltaError, Op, Tensor } from "../lib/index.ts";
 import type { DType } from "../lib/index.ts";
@@ -11,7 +11,7 @@ import type { Wrong } from "./support/wrong-arguments.ts";
 const device = openDevice();
 const wrongs = wrongArguments(device);
 
-/** Runs an op directly and in a plan; both must refuse it in the same terms and run nothing. */
+/** Runs an op directly and in a plan; both must refuse it in the same words and run nothing. */
 function expectRefusal(name: OpName, [change, code, argument]: Wrong): void {
   const sound = soundArguments[name](device);
   const args = { ...sound, ...(typeof change === "function" ? change(sound) : change) };
@@ -30,7 +30,7 @@ function expectRefusal(name: OpName, [change, code, argument]: Wrong): void {
 
 /** Optional arguments of ops that differ from the others. */
 const optionalOf: Readonly<Record<string, readonly string[]>> = { attention: ["gate", "queryNorm", "keyNorm", "positions"] };
-/** Ops that require the arguments that are optional elsewhere. */
+/** Ops that require arguments that are optional elsewhere. */
 const required = /^(?:copySlots|commit|gatedDeltaNet|ssm)/;
 
 describe.each(opNames)("%s", (name) => {
@@ -80,7 +80,7 @@ describe.each(opNames)("%s", (name) => {
     const [first, ...rest] = Object.entries(sound());
     const misspelt = { ...Object.fromEntries(rest), [`${first![0]}s`]: first![1] };
     expect(thrownBy(() => makeOp(name, misspelt))).toMatchObject({ argument: `${first![0]}s` });
-    // An object with a prototype may count as many keys as are known, and still have one that is not.
+    // An object with a prototype may have as many keys as are known, and still have an unknown one.
     const inherits = Object.assign(Object.create({ [first![0]]: first![1] }) as object, Object.fromEntries(rest), { extra: 1 });
     expect(thrownBy(() => makeOp(name, inherits))).toMatchObject({ code: "invalid-argument", op: name, argument: "extra" });
   });
@@ -267,7 +267,7 @@ test("a batch whose cuSeqlens is missing is told so", () => {
   expect(thrownBy(() => device.run(makeOp("gatedDelta", writing)))).toMatchObject({
     argument: "cuSeqlens", expected: "3 offsets for the 2 sequences of writeSlots",
   });
-  // Slots that disagree with each other are another mistake.
+  // Slots that disagree with each other are a different mistake.
   expect(thrownBy(() => device.run(makeOp("gatedDelta", { ...args, writeSlots: [0] })))).toMatchObject({
     code: "shape", argument: "readSlots", expected: "1 slots, one a sequence", received: "2",
   });

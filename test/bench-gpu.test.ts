@@ -1,4 +1,4 @@
-/** The parts of the GPU benchmark that need no card: peers' dispatches, and the page of a run. */
+/** The parts of the GPU benchmark that need no card: peers' dispatches, and a run's page. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -24,7 +24,7 @@ const peer: Peer = {
   threadgroupMemory: [64],
 };
 
-/** Reads what test/emulator/runtime/record_file.h reads, in its order. */
+/** Reads the same fields as test/emulator/runtime/record_file.h, in its order. */
 function decode(data: Buffer) {
   let at = 8;
   const u32 = (): number => data.readUInt32LE((at += 4) - 4);

@@ -67,7 +67,7 @@ describe("generated files", () => {
 
 describe("options of ops", () => {
   const path = { types: "swift/Sources/GatedDeltaTypes/OpOptions.swift", checks: "swift/Sources/GatedDelta/Validation/OpOptions.swift" };
-  /** The generated files for an `rmsNorm` with these fields more. */
+  /** The generated files for an `rmsNorm` with these additional fields. */
   const withFields = (fields: string) => generate(header.replace("} gd_rms_norm;", `${fields}\n} gd_rms_norm;`)) as Map<string, string>;
 
   test.each([
@@ -125,7 +125,7 @@ describe("weight formats", () => {
     }
   });
 
-  /** The header with rows more in its table. */
+  /** The header with additional rows in its table. */
   const withRow = (row: string) => header.replace("#define GD_FORMAT_F32 ", `${row}\n#define GD_FORMAT_F32 `);
 
   test("the table takes blocks that hold everything, and micro-scaled ones", () => {
@@ -156,7 +156,7 @@ describe("the library", () => {
   test("exports the header's functions and nothing else", () => {
     const declared = [...header.replace(/\/\*[\s\S]*?\*\//g, "").matchAll(/\b(gd_\w+)\(/g)].map(([, name]) => name!);
     expect(Object.keys({ ...symbols, ...testSymbols }).sort()).toEqual([...declared].sort());
-    // The one that a Node-API host calls by its own name.
+    // A Node-API host calls this additional one by name.
     expect(exportsOf(libraryInfo().path)).toEqual([...declared, "napi_register_module_v1"].sort());
   });
 

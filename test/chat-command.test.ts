@@ -127,7 +127,7 @@ function byShell(line: string, model: string, ...options: string[]) {
   const write = async (text: string): Promise<void> => {
     prompts++;
     await until((all) => all.split("> ").length > prompts);
-    await Bun.sleep(50); // the line's editor begins to listen
+    await Bun.sleep(50); // the line editor begins to listen
     seen += "\0"; // so that a prompt that is drawn again counts once
     prompts = seen.split("> ").length - 1;
     child.terminal!.write(text);
@@ -184,7 +184,7 @@ describe("on a terminal", () => {
     await write("Hello\r");
     await until((text) => text.length > 400);
     child.terminal!.write("\x03");
-    // The program that started it passes the terminal's signal on.
+    // The program that started the command passes the terminal's signal on.
     if (gap !== undefined) {
       await Bun.sleep(gap);
       child.kill("SIGINT");

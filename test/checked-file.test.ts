@@ -1,4 +1,4 @@
-/** Files with a format, a version and a checksum: their bytes, and refused ones. */
+/** Files with a format, a version and a checksum: their bytes, and refused files. */
 import { describe, expect, test } from "bun:test";
 import { createHash } from "node:crypto";
 import { readFileSync, writeFileSync } from "node:fs";

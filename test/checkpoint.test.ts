@@ -13,7 +13,7 @@ describe("a checkpoint", () => {
   const firstShard = "model-00001-of-00002.safetensors";
   const secondShard = "model-00002-of-00002.safetensors";
   let count = 0;
-  /** A folder with two shards and an index over them, changed by the caller. */
+  /** A folder with two shards and an index of them, changed by the caller. */
   function sharded(index?: (map: Record<string, unknown>) => unknown): { path: string; index: string } {
     const path = join(folder, `checkpoint-${count++}`);
     mkdirSync(path);

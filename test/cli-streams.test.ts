@@ -1,4 +1,4 @@
-/** The command where its output goes to a full disk, to a pipe without a reader, or to a narrow terminal. */
+/** The command whose output goes to a full disk, to a pipe without a reader, or to a narrow terminal. */
 import { describe, expect, test } from "bun:test";
 import { openSync } from "node:fs";
 import { join } from "node:path";
@@ -24,7 +24,7 @@ describe.skipIf(process.platform !== "linux")("a full disk", () => {
 });
 
 describe("a standard error without a reader", () => {
-  /** The output of a shell: the standard output of a command line, and then its status. */
+  /** A shell's output: the standard output of a command line, and then its status. */
   const printed = (script: string, args: readonly string[]) => Bun.spawnSync(["sh", "-c", script, "sh", ...args], { stdout: "pipe", stderr: "pipe" }).stdout.toString();
 
   test.each([

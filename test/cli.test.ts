@@ -390,11 +390,11 @@ describe("doctor", () => {
   });
 
   test("survives a library that ends the process which loads it", () => {
-    // The loader maps a file whose second half is missing, and faults when it relocates it.
+    // The loader maps a file without its second half, and faults when it relocates it.
     const path = newPath("half.so");
     const whole = readFileSync(libraryInfo().path);
     writeFileSync(path, whole);
-    truncateSync(path, 1 << 16); // its later pages are not there when the loader touches them
+    truncateSync(path, 1 << 16); // its later pages are missing when the loader touches them
     const { status, out } = gatedDelta(["doctor"], { GATED_DELTA_LIBRARY: path });
     expect(status).toBe(1);
     expect(out).toContain("FAILED");
@@ -410,7 +410,7 @@ test("rows of verify are whole lines of JSON even through a pipe", () => {
 
 test("a reader that goes away ends the command without a word", async () => {
   const main = join(import.meta.dir, "..", "lib", "cli", "main.ts");
-  // More than a pipe holds, so that the command must notice.
+  // More than a pipe holds, so the command must notice.
   const files = Array.from({ length: 12 }, () => goldenFiles("layer").slice(0, 1)).flat();
   const child = Bun.spawn([process.execPath, main, "verify", "--json", ...files], { stdout: "pipe", stderr: "pipe" });
   const reader = child.stdout.getReader();

@@ -1,4 +1,4 @@
-/** `bun build --compile` of a program: for a platform whose library is not installed it ends with an error. */
+/** Programs made by `bun build --compile`: on a platform whose library is not installed, they end with an error. */
 import { describe, expect, test } from "bun:test";
 import { cpSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -40,7 +40,7 @@ describe("bun build --compile", () => {
 
   test("for this platform takes the library that is installed", () => {
     expect(build(folder, "--compile", "--outfile", "here").exitCode).toBe(0);
-    expect(start(join(folder, "here"))).toContain(join(folder, "libraries")); // unpacked; it is not a library
+    expect(start(join(folder, "here"))).toContain(join(folder, "libraries")); // it was unpacked, but is not a library
   });
 
   test.each(names)("for %s ends with an error that names the library, where that is not installed", (name) => {

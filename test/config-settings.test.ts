@@ -1,4 +1,4 @@
-/** Every setting of a configuration that transformers or mlx-lm reads is computed, harmless, or refused unless its value is the computed one. */
+/** Each setting that transformers or mlx-lm reads is computed, is harmless, or is refused unless its value is the one computed with. */
 import { describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -51,7 +51,7 @@ function check(settings: Settings, config: Config, parse: (config: Config) => un
           expect(parse(withSetting(config, key, value))).toEqual(plain);
           taken++;
         } catch (error) {
-          expect([key, (error as GatedDeltaError).code]).toEqual([key, "invalid-argument"]); // one of another kind
+          expect([key, (error as GatedDeltaError).code]).toEqual([key, "invalid-argument"]); // a value of another kind
         }
       }
       expect(taken).toBeGreaterThan(1);
@@ -171,10 +171,10 @@ describe("rotations", () => {
     for (const key of ["rope_parameters", "rope_scaling"]) expect(refused(around({ [key]: own, rope_theta: 1e6 }))).toBe(`config: ${key}`);
     expect(refused(around({ rope_theta: 1e6 }))).toBe("config: rope_theta");
     expect(refused(around({ rope_theta: 1e6 }, { rope_parameters: { rope_type: "default" } }))).toBe("config: rope_theta");
-    expect(refused(around({ rope_parameters: own }, { rope_theta: 1e6 }))).toBe("config: rope_parameters"); // another fraction
+    expect(refused(around({ rope_parameters: own }, { rope_theta: 1e6 }))).toBe("config: rope_parameters"); // a different fraction
     expect(parse(around({ rope_parameters: own }, { rope_parameters: own }))).toEqual(parse(rotated({})));
     expect(thrownBy(() => parse(around({}))).argument).toBe("config.rope_parameters.rope_theta");
-    // Neither transformers nor mlx-lm reads these two, here.
+    // Neither transformers nor mlx-lm reads these two here.
     expect(parse(around({ rope_theta: 1e7, partial_rotary_factor: null }, { rope_parameters: own }))).toEqual(parse(rotated({})));
   });
 

@@ -1,4 +1,4 @@
-/** Schemas and expressions as grammars: automata against JavaScript's own expressions, grammars as xgrammar reads them. */
+/** Schemas and expressions as grammars: automata against JavaScript's own expressions, and grammars as xgrammar reads them. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { GatedDeltaError } from "../lib/errors.ts";
 import { accepts, anyPoint, both, complement, joinPoints, minimal, ofLength, ofTexts, otherPoints, trimmed } from "../lib/model/constraints/automaton.ts";
@@ -88,7 +88,7 @@ const worker = new MatcherWorker(libraryPath("test"), { vocabSize: 257, ends: [e
 afterAll(() => worker.end("the tests are over"));
 const grammarOf = (options: ConstraintOptions) => constraintOf("generate", options, () => ({ format: undefined, tools: [] }))!;
 
-/** Whether xgrammar takes a text, byte by byte, and an end after it. */
+/** Whether xgrammar accepts a text, byte by byte, and its end. */
 async function takes(options: ConstraintOptions, texts: readonly (string | Uint8Array)[]): Promise<boolean[]> {
   const { grammar } = grammarOf(options);
   const taken: boolean[] = [];
@@ -102,7 +102,7 @@ async function takes(options: ConstraintOptions, texts: readonly (string | Uint8
   return taken;
 }
 
-/** Schemas, values that their grammars have, and texts that they do not have. */
+/** Schemas, values that their grammars allow, and texts that they do not. */
 const schemas: readonly [schema: object, values: readonly unknown[], others: readonly string[]][] = [
   [{ type: "integer", minimum: -5, maximum: 120 }, [-5, 0, 99, 120], ["-6", "121", "129", "1.0", "01", ""]],
   [{ type: "number", exclusiveMinimum: 0.5, maximum: 2.75 }, [0.51, 1, 2.75], ["0.5", "2.76", "3", "0.50", "1e0"]],
@@ -194,7 +194,7 @@ describe("what would not be enforced is refused by name", () => {
 });
 
 test("the Worker's program has nothing from outside", () => {
-  // A compiler of TypeScript calls a function of the file around it for an import whose path it does not know.
+  // For an import whose path it does not know, a TypeScript compiler makes the function call one of the surrounding file.
   expect(String(serveMasks)).not.toMatch(/\bimport\b|\brequire\(/);
 });
 

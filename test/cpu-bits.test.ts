@@ -21,8 +21,8 @@ function output(command: string[]): string {
 
 type Isa = "avx2" | "avxvnni" | "avx512" | "avx512vnni" | "avx512bf16" | "amx" | "neon" | "neondot";
 
-/** The kernels of int8 activations are files of their own; sets that differ in these alone share the others. Those with the bf16 instruction take a part
- * of linear from AVX-512. */
+/** The kernels of int8 activations are separate files; sets that differ only in these share the others. Those with the bf16
+ * instruction take a part of linear from AVX-512. */
 const parts: Readonly<Record<Isa, readonly string[]>> = {
   avx2: ["avx2", "int8_avx2", "int8_avxvnni"],
   avxvnni: ["avx2", "int8_avx2", "int8_avxvnni"],
@@ -35,8 +35,8 @@ const parts: Readonly<Record<Isa, readonly string[]>> = {
 };
 
 /**
- * The library's own objects if it was built here; those of another processor are compiled, and kept until a source changes. For
- * these -O0: bits do not depend on it, and NEON's take a tenth of the time.
+ * The library's own objects if it was built here; those for another processor are compiled, and kept until a source changes. These
+ * are compiled with -O0: bits do not depend on it, and NEON's take a tenth of the time.
  */
 async function objects(isa: Isa, target: string[]): Promise<string[]> {
   const names = [...parts[isa].map((part) => `isa_${part}.c`), "items.c"];

@@ -7,7 +7,7 @@ import type { PageList } from "../lib/model/page-ledger.ts";
 const device = Device.open("cpu");
 afterAll(() => device.close());
 
-/** So many sequences, each of so many pages. */
+/** The lists of `sequences` sequences of `pages` pages each. */
 const lists = (sequences: number, pages = 3): PageList[] =>
   Array.from({ length: sequences }, (_, i) => ({ pages: Array.from({ length: pages }, (_, p) => p), tokens: i, stamp: i + 1, step: undefined, live: true }));
 

@@ -8,7 +8,7 @@ const root = join(import.meta.dir, "..");
 const textOf = (name: string): string => readFileSync(join(root, "docs/deployment", name), "utf8");
 const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
 
-/** Expects a command line of `gated-delta serve` of options that there are, each with a value. */
+/** Expects a command line of `gated-delta serve` to have only existing options, each with a value. */
 function expectServe(args: readonly string[]): Map<string, string> {
   const options = new Map<string, string>();
   for (let i = 0; i < args.length; i += 2) {

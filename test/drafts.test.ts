@@ -1,4 +1,4 @@
-/** Properties that a draft infers from the ops that verify it: dtypes, gates per key dimension, the map of heads. */
+/** Properties that a draft infers from the ops that verify it: dtypes, gates per key dimension, the head map. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { StatePool, causalConv1d, gatedDelta } from "../lib/index.ts";
 import type { FloatDType, HeadMap, Op, Tensor } from "../lib/index.ts";
@@ -61,7 +61,7 @@ describe.each(["head", "key"] as const)("gates per %s", (gateDims) => {
       pool.run([handle], (step) => [op(step.layer(0), 0, 1)]);
       if (how === "draft") {
         const draft = pool.draft([handle], [3]);
-        // Ops that are made, or refused, without being run: of another map of heads, and of other gates.
+        // Ops that are made, or refused, without being run: with a different head map, and with different gates.
         op(draft.layer(0), 1, 4, { headMap: headMap === "block" ? "tiled" : "block" });
         thrownBy(() => draft.run(() => [op(draft.layer(0), 1, 4, { gateDims: gateDims === "head" ? "key" : "head" })]));
         draft.run(() => [op(draft.layer(0), 1, 4)]);

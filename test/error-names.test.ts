@@ -1,4 +1,4 @@
-/** Errors of files name the caller's call, and not the library's function that met them. */
+/** Errors about files name the caller's call, not the library's function that met them. */
 import { afterAll, expect, test } from "bun:test";
 import { readFileSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -15,7 +15,7 @@ const device = openDevice(1);
 afterAll(() => device.close());
 const files = scratch();
 
-/** The start of a failure's message: the call, and what it is about. */
+/** The start of a failure's message: the call, and the subject of the failure. */
 async function startOf(run: () => unknown): Promise<string> {
   try {
     await run();
@@ -44,7 +44,7 @@ test("files of sessions", async () => {
   using session = model.session().append(textOf(1, 9));
   expect(await startOf(() => session.save(nowhere()))).toBe(`session.save: ${nowhere()}`);
   expect(await startOf(() => session.save(files.folder))).toBe(`session.save: ${files.folder}`);
-  // A file that loses a tensor, and one that becomes shorter while it is read.
+  // A file that loses a tensor, and one that becomes shorter while it is being read.
   await session.logits();
   const path = files.newPath("session");
   await session.save(path);
@@ -97,7 +97,7 @@ test("what a session needs and what is short for it", async () => {
     const next = pieces.next();
     if (change === "model") model[Symbol.dispose]();
     own.close();
-    // A token that was chosen before is given out.
+    // A token that was chosen earlier is still given.
     return next.then(() => pieces.next()).then(() => "a token", (error: Error) => error.message);
   };
   expect(await over("model")).toMatch(/^session(?:\.generate)?: expected a model that is not disposed/);

@@ -1,6 +1,6 @@
 /**
- * The C functions called in ways that this package's TypeScript never does: sound descriptors with one wrong field. Each must be
- * refused with a status and a message, and leave the target as it was.
+ * The C functions called in ways in which this package's TypeScript never calls them: sound descriptors with one wrong field. Each
+ * must be refused with a status and a message, and leave the target as it was.
  */
 import { describe, expect, test } from "bun:test";
 import { constants as c, symbols } from "../lib/native/layout.ts";
@@ -25,7 +25,7 @@ const indexArguments = [
   "snapshot_slots", "checkpoint_offsets", "checkpoint_tokens", "checkpoint_slots",
   "page_table", "past_tokens", "positions",
 ];
-/** Optional tensors: of every op, and of one op. */
+/** Optional tensors: those of every op, and those of single ops. */
 const optionalTensors = ["bias", "conv_bias", "residual", "snapshots", "source"];
 const optionalOf: Readonly<Record<string, readonly string[]>> = {
   gd_encode_attention: ["gate", "query_norm", "key_norm"],
@@ -63,16 +63,16 @@ function isMatrix(name: string, path: string): boolean {
   return /^gd_encode_(?:linear|expert_linear|embedding)$/.test(name) && /^(?:weight|scales|biases)\.offset$/.test(path);
 }
 
-/** Arguments of which one is given. */
+/** Arguments of which only one is given. */
 const eitherOf: Readonly<Record<string, readonly string[]>> = { gd_encode_embedding: ["ids", "device_ids"] };
 
-/** The fields of a descriptor, less those of arguments in whose place others are given. */
+/** The fields of a descriptor, without those of arguments that others replace. */
 function fieldsOf(name: string, base: Descriptor) {
   const left = (eitherOf[name] ?? []).filter((argument) => base.get(`${argument}.buffer`) === 0);
   return base.paths().filter(([path]) => !left.includes(path.split(".")[0]!));
 }
 
-/** Dimensions beyond a tensor's rank, and strides where no step is made. */
+/** Whether a field is never read: dimensions beyond a tensor's rank, and strides along which no step is made. */
 function isNotLookedAt(base: Descriptor, path: string): boolean {
   const [, argument, field, axis] = /^(\w+)\.(shape|strides)\[(\d)\]$/.exec(path) ?? [];
   if (argument === undefined) return path === "gate_bound"; // NaN means none
@@ -143,7 +143,7 @@ describe.each(forms)("%s %s", (name, _, base) => {
         else expectRefused(status, argument);
       }
       if (path.endsWith(".pointer")) {
-        // The pointer is not read: two places are refused before.
+        // The pointer is not read: two places are refused first.
         expectRefused(encode(name, device, base.copy().set(path, 4096)), path);
         expectRefused(encode(name, device, base.copy().set(`${argument}.buffer`, 0)), `${argument} without a place`);
       }

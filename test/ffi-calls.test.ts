@@ -1,4 +1,4 @@
-/** The C functions other than ops, called in ways that this package's TypeScript never does. */
+/** The C functions other than ops, called in ways in which this package's TypeScript never calls them. */
 import { describe, expect, test } from "bun:test";
 import { constants as c } from "../lib/native/layout.ts";
 import { Descriptor } from "./support/raw-descriptor.ts";

@@ -1,6 +1,6 @@
 /**
- * Random changes to GGUF files: each gives a typed error, or the numbers that are in the file; never a crash, a hang, or more memory
- * than the file and 64 MiB. The long run is gguf-files/long.ts.
+ * Random changes to GGUF files: each gives a typed error or the numbers in the file, and never a crash, a hang, or memory beyond
+ * the file's size and 64 MiB. The long run is gguf-files/long.ts.
  */
 import { afterAll, expect, spyOn, test } from "bun:test";
 import { FileTensors } from "../lib/checkpoint/file-tensors.ts";
@@ -15,7 +15,7 @@ const device = openDevice(1);
 afterAll(() => device.close());
 const files = scratch();
 const seed = Number(process.env["GATED_DELTA_TEST_SEED"] ?? "20262");
-/** An emulated GPU runs the few models that are left far slower. */
+/** An emulated GPU runs the few models that remain far more slowly. */
 const programs = device.emulated ? 40 : 120;
 const machine = new GgufFiles(device);
 

@@ -1,4 +1,4 @@
-/** The golden GGUF models against float64, in every way that they can run; and forms of them that have the same bits. */
+/** The golden GGUF models against float64, in every way that they can run, and forms of them that give the same bits. */
 import { describe, expect, test } from "bun:test";
 import { dirname } from "node:path";
 import { checkFolder } from "../lib/cli/verify/folders.ts";
@@ -32,10 +32,10 @@ describe("qwen3next in other forms has the same bits", () => {
   const base = partsOf(ggufPath("qwen3next-bf16"));
   const [keyHeads, keyDim, values, hidden, experts] = [2, 32, 64, 128, 8] as const;
 
-  /** Bytes one after another. */
+  /** The bytes, one after the other. */
   const joined = (parts: readonly Uint8Array[]) => new Uint8Array(parts.flatMap((part) => [...part]));
 
-  /** The model with two tensors of each block as one. */
+  /** The model with two tensors of each block joined into one. */
   function merged(first: string, second: string, name: string, merge: (a: Uint8Array, b: Uint8Array) => Uint8Array<ArrayBuffer>, sizes: readonly number[]): GgufToWrite {
     const tensors = base.tensors.flatMap((tensor): GgufTensorToWrite[] => {
       if (tensor.name.endsWith(second)) return [];

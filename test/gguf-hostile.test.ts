@@ -1,4 +1,4 @@
-/** GGUF files that are wrong: each gives an error that says what was found. */
+/** GGUF files that are wrong: each gives an error that describes the mistake. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { cpSync, truncateSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";

@@ -1,4 +1,4 @@
-/** GGUF files that are right, and those of other models. */
+/** GGUF files that are correct, and those of other models. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -151,7 +151,7 @@ describe("a file is read", () => {
 });
 
 describe("a split model", () => {
-  /** The tiny model in three files, the first one without tensors. */
+  /** The tiny model in three files, the first without tensors. */
   function split(change: (shards: GgufToWrite[]) => void = () => {}, count = 3): string[] {
     const half = Math.ceil(tiny.tensors.length / 2);
     const own = (no: number) => ({ "split.no": u32(no), "split.count": u32(count), "split.tensors.count": { type: "i32", value: tiny.tensors.length } as const });

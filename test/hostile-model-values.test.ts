@@ -1,4 +1,4 @@
-/** Any value in any place of a model's calls ends in a typed error or a sound result, never in an error of the engine. */
+/** Any value in any place of a model's calls gives a typed error or a sound result, never an error of the engine. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
@@ -20,7 +20,7 @@ const provider = languageModel(model);
 /** Passes a value of any type to TypeScript. */
 const as = (value: unknown) => value as never;
 
-/** Calls `use` with a session of one text. */
+/** Calls `use` with a session that has one text. */
 async function inSession<T>(use: (session: Session) => T): Promise<Awaited<T>> {
   using session = model.session().append("x");
   return await use(session);
@@ -87,7 +87,7 @@ describe("a path with a lone surrogate, which a file's name cannot hold", () => 
     using state = pool.allocate();
     expect(() => pool.save([state], one)).toThrow("path");
     expect(() => pool.load(other)).toThrow("path");
-    expect(existsSync(one)).toBe(true); // the file of U+FFFD, which it would have replaced
+    expect(existsSync(one)).toBe(true); // the file of U+FFFD, which the save would have replaced
     expect(await rejection(LanguageModel.load(device, one))).toMatchObject({ code: "invalid-argument", argument: "path" });
   });
 });

@@ -1,4 +1,4 @@
-/** Any value in any place ends in a typed error or a sound result, never in an error of the engine. */
+/** Any value in any place gives a typed error or a sound result, never an error of the engine. */
 import { describe, expect, test } from "bun:test";
 import { GatedDeltaError, GatedDeltaNet, StatePool, decodeBf16, encodeBf16 } from "../lib/index.ts";
 import type { Op } from "../lib/index.ts";

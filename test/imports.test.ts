@@ -1,7 +1,7 @@
 /**
  * The rooms of lib/ and the direction of dependency between them (DESIGN §1): a file imports values only from its own
- * room or a lower one, and never in a circle. Types may look up where a value below belongs to something above, as a
- * tensor to its Device; those imports are few and listed here.
+ * room or a lower one, and never in a circle. Types may come from above where a value below belongs to something above, as a
+ * tensor does to its Device; those imports are few and listed here.
  */
 import { describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
@@ -28,11 +28,11 @@ const floors = [
   ["ggml", "index"],
 ];
 
-/** Type imports from a room above, by the file that has them: why the lower file must name the higher type. */
+/** Type imports from a room above, by the file that has them, each with the reason to name the higher type. */
 const typesThatLookUp: Readonly<Record<string, readonly string[]>> = {
   // Users reach a tensor's device as `tensor.device`. Nothing else in tensor/ and ops/ names a device.
   "tensor/tensor.ts": ["device/device.ts"],
-  // Weights get memory of the device that they are for.
+  // Weights get memory on the device that they are for.
   "checkpoint/tensor-loader.ts": ["device/device.ts"],
   "checkpoint/mapped-tensors.ts": ["device/device.ts"],
 };

@@ -1,4 +1,4 @@
-/** The `gated-delta` command of an installed package, as Node runs it: which Bun it takes, and what that one reads. */
+/** The `gated-delta` command of an installed package, as Node runs it: which Bun it chooses, and the files that this Bun reads. */
 import { expect, test } from "bun:test";
 import { chmodSync, cpSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
@@ -28,7 +28,7 @@ const current = newPath("current");
 mkdirSync(current);
 symlinkSync(process.execPath, join(current, "bun"));
 
-/** A folder with a Bun that only says its version. */
+/** A folder with a Bun that does nothing but print its version. */
 function bunOf(version: string): string {
   const folder = folderOf({ bun: `#!/bin/sh\necho ${version}\n` });
   chmodSync(join(folder, "bun"), 0o755);
@@ -57,7 +57,7 @@ test.skipIf(!isNode)("settings of the folder that it is called in are not read",
   ] as const) {
     const folder = folderOf({ ...planted, ...files });
     const plain = Bun.spawnSync([process.execPath, join(installed, "dist/cli/main.js")], { cwd: folder, env: { PATH: "/bin" } }).stdout.toString();
-    expect(plain).toBe(read); // they would be
+    expect(plain).toBe(read); // without the command, they are read
     expect(run([current], folder)).toEqual(good);
   }
 });

@@ -1,4 +1,4 @@
-/** Configurations of layers: where they may be, and which are refused. */
+/** Configurations of layers: the places where they may be, and the refused ones. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -18,7 +18,7 @@ const { outputOf } = loadingOn(device);
 describe("all layers of a model", () => {
   const model = new Map([0, 1, 3].map((layer) => [layer, randomWeights(new Random(30 + layer), smallConfig, "f32")]));
   const shardOf = (layer: number) => `model-0000${layer < 2 ? 1 : 2}-of-00002.safetensors`;
-  /** Layers 0, 1 and 3 of four; the tensors of each are changed by `change`. */
+  /** Writes layers 0, 1 and 3 of four; `change` changes the tensors of each. */
   function writeModel(change = (_layer: number, tensors: Record<string, TensorToWrite>) => tensors): string {
     const at = mkdtempSync(join(folder, "checkpoint-"));
     const shards = new Map<string, Record<string, TensorToWrite>>();

@@ -103,7 +103,7 @@ describe("equal bits", () => {
     });
   });
 
-  /** One token a call, for the sequences that continue after their first `start`. */
+  /** Calls of one token for each sequence that continues after its first `start` tokens. */
   function cutFrom(start: number): Call[] {
     const calls: Call[] = [];
     for (let at = start; at < Math.max(...lengths); at++) {
@@ -113,7 +113,7 @@ describe("equal bits", () => {
   }
 
   test.each([["bf16", "f32"], ["f16", "bf16"], ["bf16", "f16"]] as const)(
-    "%s states, %s activations: the fused step's, call for call", // a narrow state is rounded once a call
+    "%s states, %s activations: the fused step's, call for call", // a narrow state is rounded once per call
     (stateDtype, dtype) => {
       const { layer } = loadRandom(device, smallConfig, 15, "f32", { dtype });
       using _ = layer;
@@ -143,7 +143,7 @@ describe("the core without projections", () => {
   const channels = 2 * keyHeads * keyDim + valueHeads * valueDim;
   const hidden = randomHidden(new Random(9), [tokens], hiddenSize);
 
-  /** Projects with this library's own kernel, in place of a caller's. */
+  /** Projects with this library's own kernel, in place of one of the caller's. */
   function project(input: Tensor, name: string, outFeatures: number): Tensor {
     const weight = weights.get(name)!;
     const out = device.tensor("f32", [input.shape[0]!, outFeatures]);

@@ -85,7 +85,7 @@ describe("the native library", () => {
   });
 
   test("a library that is another one is refused", async () => {
-    // Any library that is surely there will do: the C library.
+    // Any library that is certain to exist will do, such as the C library.
     const libc = process.platform === "darwin" ? "/usr/lib/libSystem.B.dylib" : "libc.so.6";
     const copy = process.platform === "darwin" ? libc : newPath("libother.so");
     if (copy !== libc) {

@@ -22,7 +22,7 @@ describe.each(scripts)("%s", (folder, what, own) => {
       expect([ok, text]).toEqual([true, expect.stringMatching(new RegExp(`^command: bun ${script} --${what} 4 --seed 7 [^\\n]*\\nprocessor: [^\\n]*; backend: cpu [^\\n]*\\n4 ${what} of seed 7 in \\d+ s: (?:all|every)`))]);
     }
     expect(counts(one!.text).length).toBeGreaterThan(3);
-    // Sessions run at the same time, and how far each gets before another one ends varies.
+    // Sessions run at the same time, so how far each gets before another one ends varies.
     if (!folder.startsWith("session-")) expect(counts(two!.text)).toEqual(counts(one!.text));
   });
 

@@ -1,4 +1,4 @@
-/** Problems on a Mac that need no GPU: Apple's command line tools without Xcode, and variables that Apple's compiler keeps in memory. */
+/** Problems on a Mac that need no GPU to test: Apple's tools without Xcode, and variables that Apple's compiler keeps in memory. */
 import { describe, expect, test } from "bun:test";
 import { allocas } from "./run/air.mjs";
 import { testingFlags } from "./run/swift-testing.mjs";

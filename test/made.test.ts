@@ -1,4 +1,4 @@
-/** Classes of which only the library makes instances: a caller's own `new` is refused, and the error names the call to use. */
+/** Classes whose instances only the library makes: a caller's `new` is refused, and the error names the call to use. */
 import { describe, expect, test } from "bun:test";
 import { Device, Draft, GatedDeltaNet, Op, Pass, Plan, PoolStep, StateHandle, StatePool, StepPlaceholder, Tensor } from "../lib/index.ts";
 import { ChatTemplate, LanguageModel, RunResult, Sequence, Session, SessionCache, Tokenizer } from "../lib/model.ts";

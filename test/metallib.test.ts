@@ -1,4 +1,4 @@
-/** The Metal kernels that a published library for macOS holds, with a stand-in for Apple's tools: how they are compiled and where they go. */
+/** The Metal kernels in a published library for macOS, with a stand-in for Apple's tools: their compilation and their place. */
 import { describe, expect, test } from "bun:test";
 import { chmodSync, existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
@@ -10,7 +10,7 @@ const root = join(import.meta.dir, "..");
 const { newPath } = scratch();
 const shaders = readdirSync(join(root, "shaders")).filter((name) => name.endsWith(".metal")).sort();
 
-/** An `xcrun` that writes its calls to a file, and what the tools would write; it fails where `refuse` is among the arguments. */
+/** An `xcrun` that records its calls in a file, and writes the tools' output; it fails if `refuse` is among the arguments. */
 function standIn(refuse = "nothing"): { env: Record<string, string>; calls: () => string[][] } {
   const folder = newPath("tools");
   mkdirSync(folder, { recursive: true });

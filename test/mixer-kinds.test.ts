@@ -1,4 +1,4 @@
-/** Mixers of other architectures than Qwen's: the accepted configurations and checkpoints, and refused ones. */
+/** Mixers of architectures other than Qwen's: the accepted configurations and checkpoints, and refused ones. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { Device, GatedDeltaNet, StatePool } from "../lib/index.ts";
 import type { FloatDType } from "../lib/index.ts";
@@ -127,7 +127,7 @@ test.each([["a head", 10, 1], ["a head", 10, 3], ["a key dimension", 0, 1], ["a 
     const { shape, config, mixer } = cases[at]!;
     const weights = separateWeights(new Random(3), shape, "f32");
     using layer = GatedDeltaNet.load(device, writeMixer(newPath("mixer"), config, weights, "f32", `layers.0.${mixer}.`), { layer: 0 });
-    // Two sequences that step, and three that verify; all have read four tokens before.
+    // Two sequences step, and three verify; all have read four tokens before.
     const counts = [stepTokens, stepTokens, 4, 2, 5];
     const accepted = [stepTokens, stepTokens, 3, 0, 5];
     const hidden = randomHidden(new Random(5), counts.map((count) => 4 + count), 48);
@@ -172,7 +172,7 @@ describe("where a mixer may be", () => {
   test.each(roots)("%s", (root) => expect(outputOf(`${root}${mixer}.`)).toEqual(expected));
 });
 
-/** Convolutions as transformers saves OLMo's joint one: `torch.chunk` in three, whatever the channels of queries, keys and values are. */
+/** Convolutions as transformers saves OLMo's joint one: in three by `torch.chunk`, whatever the channels of queries, keys and values. */
 function chunk(tensors: Record<string, TensorToWrite>): number[] {
   const names = ["q", "k", "v"].map((one) => Object.keys(tensors).find((name) => name.endsWith(`.${one}_conv1d.weight`))!);
   const joint = names.flatMap((name) => [...(tensors[name]!.data as Float32Array)]);
@@ -211,7 +211,7 @@ describe("checkpoints that are refused", () => {
     thrownBy(() => GatedDeltaNet.load(device, writeMixer(newPath("mixer"), config, weights, "f32", prefix, change), { layer: 1 }));
 
   test.each([...weights.keys()])("%s missing", (name) => {
-    // Without its first half a low-rank projection counts as a full one, and the other half is then unexpected.
+    // Without its first half, a low-rank projection is read as a full one, and the other half is then unexpected.
     const error = refused((tensors) => void delete tensors[prefix + name]);
     expect(error.code).toBe("file");
     expect(error.message).toContain(name.replace("_a_proj", "_proj"));
@@ -223,7 +223,7 @@ describe("checkpoints that are refused", () => {
       tensors[prefix + name] = { dtype: "F32", shape: wrong, data: new Float32Array(wrong.reduce((a, b) => a * b, 1)) };
     });
     expect(error.code).toBe("file");
-    // The ranks of the two halves then differ.
+    // Then the ranks of the two halves differ.
     expect(error.message).toContain(name.replace("_a_proj", "_b_proj"));
   });
 

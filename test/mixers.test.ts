@@ -1,4 +1,4 @@
-/** The mixers of other architectures, against float64 arithmetic on the stored weights, in every way to run them. */
+/** The mixers of other architectures against float64 arithmetic on the stored weights, in every way that they can run. */
 import { describe, expect, test } from "bun:test";
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
@@ -12,7 +12,7 @@ import { reference } from "./reference/tensor.ts";
 
 const folder = join(import.meta.dir, "golden", "mixers");
 
-/** One mixer: two sequences of 70 tokens of a prompt and 5 to decode. */
+/** One mixer: two sequences, each with a prompt of 70 tokens and 5 tokens to decode. */
 function mixer(name: string) {
   const path = join(folder, name);
   using file = openSafetensors(join(path, "expected.safetensors"));

@@ -15,7 +15,7 @@ const device = openDevice(1);
 afterAll(() => device.close());
 const load = (path: string) => LanguageModel.load(device, path, { states: 1, pages: 2 });
 
-/** A folder with these files: of the golden model where one is null, else of this text. */
+/** A folder with these files: the golden model's where the text is null, otherwise a file of this text. */
 function folderOf(files: Readonly<Record<string, string | null>>): string {
   const folder = newPath("folder");
   mkdirSync(folder);

@@ -26,7 +26,7 @@ writeRandomModel(shardedFolder, { shape: { ...tiny, num_hidden_layers: 8 }, form
 const plain = readModel(plainFolder);
 const quantised = readModel(quantisedFolder);
 
-/** Every tensor that a test made. */
+/** Every tensor that the current test has made. */
 let made: Tensor[] = [];
 const tensorOf = Device.prototype.tensor;
 let spy: { mockRestore(): void };

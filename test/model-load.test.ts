@@ -1,4 +1,4 @@
-/** Loading of whole models: the forms of folders, and that tensors are those of the files. */
+/** Loading whole models: the forms of folders, and that tensors are those of the files. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -48,7 +48,7 @@ const bytesIn = ({ data }: TensorToWrite) => {
 };
 const bytesOf = ({ data }: Tensor) => new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
 
-/** Every tensor of a model that is not inside a mixer, by its name behind the root. */
+/** Every tensor of a model outside the mixers, by its name after the root. */
 function tensorsOf({ weights, config }: LoadedModel): Map<string, Tensor> {
   const all = new Map<string, Tensor>();
   const matrix = (name: string, { weight, scales, biases }: Matrix) => {
@@ -91,7 +91,7 @@ describe("golden models", () => {
     expect(weights.output === weights.embedding).toBe(isTied);
     const types = weights.layers.map(({ mixer }) => (mixer ? "gatedDelta" : "attention"));
     expect(types).toEqual([...model.config.layers]);
-    // The k-th mixer has the k-th of a pool's layers.
+    // The k-th mixer uses the k-th layer of a pool.
     const mixers = weights.layers.flatMap(({ mixer }) => mixer ?? []);
     expect(mixers.map(({ poolLayer }) => poolLayer)).toEqual(mixers.map((_, i) => i));
     expect(mixers.map(({ layer }) => layer)).toEqual(types.flatMap((type, i) => (type === "gatedDelta" ? [i] : [])));
@@ -102,7 +102,7 @@ describe("golden models", () => {
       expect(tensor.shape).toEqual(source.info(stored(key)).shape);
       expect(Buffer.compare(bytesOf(tensor), source.read(stored(key)))).toBe(0);
     }
-    // Everything that is not skipped was read, once.
+    // Everything that is not skipped was read once.
     const wanted = source.names.filter((one) => !model.skipped.includes(one));
     const total = wanted.reduce((sum, one) => sum + source.info(one).bytes, 0);
     expect(progress.at(-1)).toEqual({ bytes: total, total, tensor: expect.any(String), kernels: { ready: 0, total: 0 } });
@@ -317,7 +317,7 @@ test("pieces are bounded, and other work has its turn between them", async () =>
   const table = 40_000 * 128 * 4;
   expect(steps.filter((step) => step > 1024 * 1024).length).toBeGreaterThanOrEqual(Math.ceil(table / (4 * 1024 * 1024)));
   expect(Math.max(...steps)).toBeLessThanOrEqual(4 * 1024 * 1024);
-  // A turn of the event loop ends at most the four pieces that are read at a time.
+  // A turn of the event loop finishes at most the four pieces that are read at a time.
   const ofTable = turnsAt.filter((_, i) => steps[i]! > 1024 * 1024);
   for (const turn of ofTable) expect(ofTable.filter((other) => other === turn).length).toBeLessThanOrEqual(4);
 });

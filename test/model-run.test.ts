@@ -61,7 +61,7 @@ describe("bits", () => {
       return rows;
     });
     const sequences = texts.map(() => model.sequence());
-    // Each run has another number of sequences; with pages of two tokens the pages exceed a plan's table again and again.
+    // Each run has a different number of sequences; with pages of two tokens, the pages exceed a plan's table again and again.
     for (let at = 0; at < 24; at++) {
       const order = texts.map((_, i) => (i + at) % 7);
       for (let size = 1 + (at % 7); order.length > 0; ) {
@@ -87,7 +87,7 @@ describe("bits", () => {
     expect(second.tokens).toBe(19);
     const rest = await logitsOf(other, second, text.slice(19));
     expect(bitsEqual(rest, (await coldLogits(one, text)).subarray(19 * vocabulary))).toBe(true);
-    // An empty sequence is one, too.
+    // An empty sequence can be saved and restored, too.
     using empty = one.sequence();
     using still = sequenceFrom(other, snapshotOf(empty));
     expect(bitsEqual(await logitsOf(other, still, text), await coldLogits(one, text))).toBe(true);
@@ -105,7 +105,7 @@ describe("results", () => {
     const kept = first!.logits.slice();
     expect(first!.logits).toBe(first!.logits);
     expect(kept.length).toBe(vocabulary);
-    // A refused batch is not a run.
+    // A refused batch is not counted as a run.
     expect((await rejection(model.run([{ sequence, tokens: [] }]))).code).toBe("range");
     expect(bitsEqual(first!.logits, kept)).toBe(true);
     const [second] = await model.run([{ sequence, tokens: [4], logits: "none" }]);
@@ -246,7 +246,7 @@ describe("a failure", () => {
     using model = await openTiny(device);
     const text = textOf(8, 12);
     const slow = slowWork(device);
-    // The runs follow slow work, so that none has finished before all are committed; if that work ended too early, it is repeated with more.
+    // The runs follow slow work, so that none finishes before all are committed; if that work ended too early, more is tried.
     for (let times = 1, known = true; known; times *= 2) {
       expect(times).toBeLessThanOrEqual(mostTimes);
       using first = model.sequence();
@@ -341,7 +341,7 @@ describe("a token of decoding", () => {
       for (let i = 4; i < 12; i++) await step(i); // over the ends of several pages
       expect([...made]).toEqual([]);
       new Int32Array(1);
-      expect([...made]).toEqual([["Int32Array", 1]]); // it would have been seen
+      expect([...made]).toEqual([["Int32Array", 1]]); // an array would have been seen
     } finally {
       for (const [name, original] of originals) globals[name] = original;
     }

@@ -1,6 +1,6 @@
 /**
  * Random schedules over tiny models: prompts cut anywhere, batched with anything, forked, verified, restored. No bit of a logit
- * differs from the cold run of one sequence. The long run is model-schedules/long.ts.
+ * differs from that in the cold run of one sequence. The long run is model-schedules/long.ts.
  */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import type { GatedDeltaError } from "../lib/index.ts";
@@ -16,7 +16,7 @@ const device = openDevice(1);
 afterAll(() => device.close());
 const files = scratch();
 const seed = Number(process.env["GATED_DELTA_TEST_SEED"] ?? "20261");
-/** Each planted fault is found within the first thirty; an emulated GPU is far slower. */
+/** Each planted fault is found within the first thirty schedules; an emulated GPU is far slower. */
 const schedules = device.emulated ? 30 : 150;
 
 const opened = new DisposableStack();
@@ -48,7 +48,7 @@ onOnly("cpu", "random schedules with int8 activations", ({ device: cpu }) => {
 onOnly("metal", "random schedules with prompts by matrices", ({ device: metal, emulated }) => {
   test("give the bits of the cold run, by role", async () => {
     const own = opened.use(await ModelSchedules.open(metal, files.newPath(), "matrix"));
-    // Schedules 6 to 8 are short, and have everything that is counted below.
+    // Schedules 6 to 8 are short, and contain everything that is counted below.
     const [first, count] = emulated ? [6, 3] : [0, schedules];
     const { failure, counts } = await runSchedules(own, files.newPath(), seed, first, count);
     expect(failure).toBeUndefined();
@@ -57,7 +57,7 @@ onOnly("metal", "random schedules with prompts by matrices", ({ device: metal, e
 });
 
 const share = { seed, count: schedules, folder: () => files.newPath() };
-// Models of their own: plans that were recorded before the fault do not have it, and those after it keep it.
+// Separate models: plans that were recorded before the fault do not have it, and later ones keep it.
 testPlantedFaults(() => open(), planted, share);
 testShrinking(() => open(), planted["a shared page is left, but what is in it is not copied"]!, "a model of ", share);
 

@@ -17,7 +17,7 @@ function commitMuch(device: Device): () => void {
   return check;
 }
 
-/** So many waits for long work that the next one is expected to be long, too. */
+/** Waits for long work often enough for the next wait to be expected to be long, too. */
 async function waitOften(device: Device): Promise<void> {
   for (let i = 0; i < 2; i++) {
     commitMuch(device);
@@ -33,13 +33,13 @@ function openSockets(): number {
     try {
       return readlinkSync(`${folder}/${name}`).startsWith("socket:");
     } catch {
-      return false; // the descriptor by which the folder was read
+      return false; // the descriptor that was used to read the folder
     }
   };
   return readdirSync(folder).filter(isSocket).length;
 }
 
-/** Until there are no more sockets than before, or too much time has passed. */
+/** Waits until there are no more sockets than before, or too much time has passed. */
 async function expectSockets(before: number): Promise<void> {
   for (let i = 0; i < 1000 && openSockets() > before; i++) {
     Bun.gc(true);
@@ -85,7 +85,7 @@ describe("waits for long work", () => {
     using device = openDevice();
     await waitOften(device);
     let pending = false;
-    // A thread that stands still for longer than the work takes shows nothing.
+    // If this thread stands still for longer than the work takes, nothing is shown.
     for (let times = 1; times <= 32 && !pending; times *= 2) {
       for (let i = 0; i < times; i++) commitMuch(device);
       const controller = new AbortController();
@@ -112,7 +112,7 @@ describe("waits for long work", () => {
     using device = openDevice();
     const handle = device[native];
     const notifier = new Notifier();
-    // The device is not asked, so nothing comes.
+    // The device is not asked to notify, so nothing comes.
     await notifier.wait(() => nativeDevice.makeNotifier(handle, "test"), () => true, Infinity, undefined);
     notifier.close();
   });

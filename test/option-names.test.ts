@@ -1,6 +1,6 @@
 /**
- * Misspelt names: every public function, constructor and method that takes an object of named members refuses one that it does not
- * know, whether the object has it itself or inherits it. A function that is in neither table here fails.
+ * Misspelt names: every public function, constructor and method that takes an object of named members refuses an unknown name,
+ * whether the object has it itself or inherits it. A function in neither of the tables here fails the test.
  */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { join } from "node:path";
@@ -33,7 +33,7 @@ afterAll(() => device.close());
 
 type Call = (given: any) => unknown;
 
-/** A sound object of a function, and a call with it or a changed one. The rest of a name that follows a colon is a member of it. */
+/** For each function, a sound object and a call with that or a changed one. After a colon, the name continues with a member of it. */
 const cases: Record<string, [sound: object, call: Call]> = {
   "Device.open": [{ backend: "cpu" }, (given) => Device.open(given)],
   "Device#fromPointer": [{ owner: {} }, (given) => device.fromPointer("f32", [1], 64, given)],
@@ -93,7 +93,7 @@ for (const name of Object.keys(soundArguments) as OpName[]) {
   }
 }
 
-/** Those that take no such object. */
+/** Functions that take no such object. */
 const others = [
   "decodeBf16", "encodeBf16", "libraryInfo",
   "Device#tensor", "Device#tensorFrom", "Device#wrap", "Device#unsafeWrap", "Device#run", "Device#encode", "Device#submit",
@@ -109,7 +109,7 @@ const others = [
   "Session#fork", "Session#save", "SessionCache#clear", "Tokenizer#idOf", "Tokenizer#isSpecial",
 ];
 
-/** Classes that are made with `new`; the others give objects of theirs by methods. */
+/** Classes that are used with `new`; objects of the others come from methods. */
 const constructed = ["PrefixCache"];
 
 /** The names of all public functions, constructors and methods. */

@@ -1,4 +1,4 @@
-/** Packages that only some programs need: whose code is run, and whose is not. */
+/** Packages that only some programs need: which ones' code is run, and which ones' is not. */
 import { beforeAll, expect, test } from "bun:test";
 import { cpSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -8,7 +8,7 @@ const root = join(import.meta.dir, "..");
 const { newPath } = scratch();
 const name = "some-optional-package";
 
-/** A folder with a package that says this. */
+/** A folder with a package that exports this text. */
 function folderWith(text: string, folder: string = newPath("folder")): string {
   const at = join(folder, "node_modules", name);
   mkdirSync(at, { recursive: true });

@@ -12,7 +12,7 @@ import * as text from "../lib/model/text/text-schemas.ts";
 import * as states from "../lib/states/state-schemas.ts";
 import { runProgram } from "./support/children.ts";
 
-/** Every schema of options. What else the modules export is shapes, which have no keys of their own. */
+/** Every schema of options. The modules' other exports are shapes, which have no keys of their own. */
 const schemas = [device, layer, models, sampling, sessions, states, text].flatMap((module) =>
   Object.entries(module).filter((entry): entry is [string, OptionsSchema<unknown>] => {
     const made: object = entry[1]();

@@ -1,4 +1,4 @@
-/** The packages of a release: their manifests, what they say of systems, and how a library is linked and looked at. */
+/** The packages of a release: their manifests, the systems that they name, and how a library is linked and inspected. */
 import { beforeAll, describe, expect, test } from "bun:test";
 import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join, relative } from "node:path";
@@ -84,7 +84,7 @@ describe("the manifest of gated-delta", () => {
 });
 
 describe("what Node gets", () => {
-  /** A package of an entry with names of every form, as it is packed. */
+  /** A package as it is packed, with an entry that exports names in every form. */
   const project = newPath("project");
   const dist = join(project, "node_modules", "gated-delta", "dist");
   mkdirSync(dist, { recursive: true });
@@ -113,7 +113,7 @@ describe("what Node gets", () => {
     for (const [text, file] of [[program], [`await import("gated-delta");`], [`require("gated-delta");`, "program.cjs"]] as const) {
       const { exitCode, errors } = says([node!], text, file);
       expect(exitCode).toBe(1);
-      // An older Node refuses to require a module before it could say anything.
+      // An older Node refuses to require a module before the package can say anything.
       if (file === undefined || !errors.includes("ERR_REQUIRE_ESM")) expect(errors).toMatch(/Error: gated-delta needs Bun 1\.\d+\.\d+ or later, and this is Node\.js \d/);
     }
   });
@@ -300,7 +300,7 @@ if (process.platform === "linux") {
   });
 }
 
-// Linked as `npm run pack` does; a library that came from elsewhere leaves no objects here.
+// Linked as by `npm run pack`; a library that came from elsewhere leaves no objects here.
 const linkable = process.platform === "linux" && existsSync(join(root, ".build/release/GatedDelta.product/Objects.LinkFileList"));
 describe.skipIf(!linkable)("the library that is published", () => {
   const folder = newPath("published");
@@ -335,7 +335,7 @@ describe.skipIf(!linkable)("the library that is published", () => {
       return `${Bun.spawnSync([process.execPath, "-e", program], { env }).stdout}`;
     };
     expect(run(published)).toBe("cpu\ndevice\n");
-    expect(run(join(root, ".build/release/libGatedDelta.so"))).toBe("cpu\nPLANTED\ndevice\n"); // the build of a clone takes what is named
+    expect(run(join(root, ".build/release/libGatedDelta.so"))).toBe("cpu\nPLANTED\ndevice\n"); // the build of a clone loads the named library
   });
 });
 

@@ -1,4 +1,4 @@
-/** The accounts of pages against a plain model: every history of calls, with the tokens that each list must hold. */
+/** The accounting of pages against a plain model: every history of calls, with the tokens that each list must hold. */
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { PageLedger, PageNeed } from "../lib/model/page-ledger.ts";
@@ -31,7 +31,7 @@ class Model {
 
   constructor(pages: number, pageTokens: number) {
     this.ledger = new PageLedger(pages, pageTokens);
-    this.#cells = Array.from({ length: pages }, () => Array<number>(pageTokens).fill(NaN)); // as memory at first
+    this.#cells = Array.from({ length: pages }, () => Array<number>(pageTokens).fill(NaN)); // like fresh memory
   }
 
   get live(): Entry[] {
@@ -47,7 +47,7 @@ class Model {
     return Array.from({ length: list.tokens }, (_, t) => this.#cells[list.pages[Math.floor(t / pageTokens)]!]![t % pageTokens]!);
   }
 
-  /** Number of additional pages that a step needs, counted without the ledger. */
+  /** The number of additional pages that a step needs, counted without the ledger. */
   needs(members: readonly Entry[], counts: readonly number[]): number {
     const { pageTokens } = this.ledger;
     const holders = Map.groupBy(this.live.flatMap(({ list }) => list.pages), (page) => page);
@@ -60,7 +60,7 @@ class Model {
       if (partly) writers.set(list.pages.at(-1)!, (writers.get(list.pages.at(-1)!) ?? 0) + 1);
     }
     for (const [page, count] of writers) {
-      // One of a page's writers may stay if only they hold it and no open step copies it.
+      // One of a page's writers may keep it if only they hold it and no open step copies it.
       const alone = holders.get(page)!.length === count && !open.has(page);
       sum += alone ? count - 1 : count;
     }
@@ -119,7 +119,7 @@ class Model {
     this.ledger.cut(op, list, tokens);
     entry.tokens = entry.tokens.slice(0, tokens);
     expect(list.pages).toEqual(before.slice(0, Math.ceil(tokens / this.ledger.pageTokens)));
-    // A table that was written from the list is known to be old where it has other pages.
+    // A table that was written from the list is known to be old if the list now has other pages.
     expect(list.stamp !== stamp).toBe(list.pages.length !== before.length);
   }
 
@@ -208,7 +208,7 @@ describe("pages against a plain model", () => {
     const fork = ledger.fork(op, list);
     ledger.cut(op, list, 3);
     expect([list.tokens, list.pages, ledger.free]).toEqual([3, fork.pages.slice(0, 2), 2]);
-    // It writes next to a page that the fork has, too.
+    // It writes next to a page that the fork also has.
     const step = ledger.begin(op, "batch", [list], [1]);
     expect(step.copies.map(({ from }) => from)).toEqual([fork.pages[1]!]);
     expect(thrownBy(() => ledger.cut(op, list, 0)).code).toBe("state");
@@ -232,7 +232,7 @@ describe("pages against a plain model", () => {
     ledger.finish(step);
     expect(ledger.free).toBe(0);
     expect(thrownBy(() => ledger.begin(op, "batch", [parent], [2])).code).toBe("out-of-memory");
-    ledger.finish(ledger.begin(op, "batch", [parent], [1])); // as many as its page still holds
+    ledger.finish(ledger.begin(op, "batch", [parent], [1])); // as many as its page has room for
   });
 });
 

@@ -1,4 +1,4 @@
-/** Waiting for work that was committed. */
+/** Waiting for committed work. */
 import { expect, test } from "bun:test";
 import type { Device } from "../lib/index.ts";
 import { PendingRuns } from "../lib/model/pending-runs.ts";

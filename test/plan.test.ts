@@ -56,7 +56,7 @@ describe("plans", () => {
       read[0] = 2;
       plan.run();
       write[0] = 0;
-      // A pending replay uses the values from the time of its call.
+      // A pending replay uses the values at the time of its call.
       device.wait();
       expect(first()).toEqual([0, 8, 8]);
       read[0] = -1;

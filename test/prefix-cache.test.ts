@@ -102,7 +102,7 @@ describe("a prefix cache", () => {
     expect(cache.insert([1], handle)).toBe(true);
     using _other = pool.allocate();
     expect([pool.free, cache.insert([1], handle), cache.size]).toEqual([0, true, 1]); // known already
-    expect(thrownBy(() => cache.lookup([1])).code).toBe("out-of-memory"); // the entry itself does not go
+    expect(thrownBy(() => cache.lookup([1])).code).toBe("out-of-memory"); // the entry itself is not dropped
     expect([cache.insert([3], handle), cache.size]).toEqual([true, 1]); // in the place of the other
     handle.free();
     _other.free();
@@ -166,7 +166,7 @@ describe("a prefix cache", () => {
         using pool = newPool(slots);
         const budget = entries * (pool.slotBytes + 8);
         using cache = new PrefixCache(pool, { bytes: budget });
-        // The model: tokens, state's slot, oldest first.
+        // The model: tokens and the state's slot, oldest first.
         const strays: StateHandle[] = [];
         let model: { tokens: number[]; bytes: number; held: StateHandle[] }[] = [];
         const same = (a: readonly number[], b: readonly number[]) => a.length === b.length && a.every((x, i) => x === b[i]);

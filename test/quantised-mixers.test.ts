@@ -52,7 +52,7 @@ function quantisedLayer(bits: number, group: number, format: FloatDType, only: r
   return { weights, tensors, parts };
 }
 
-/** The same in micro-scaled forms: each module's, or none. */
+/** The same with a micro-scaled form, or none, for each module. */
 function microLayer(formOf: (module: string) => MicroName | undefined) {
   const random = new Random(17);
   const weights = new Map(randomWeights(random, config, "bf16"));
@@ -68,7 +68,7 @@ function microLayer(formOf: (module: string) => MicroName | undefined) {
   return { weights, tensors };
 }
 
-/** A configuration's settings of a form. */
+/** The settings for a form in a configuration. */
 const settingsOf = (mode: MicroName) => ({ mode, bits: microFormats[mode].bits, group_size: microFormats[mode].group });
 
 function write(tensors: Readonly<Record<string, TensorToWrite>>, more: object = {}): string {

@@ -5,7 +5,7 @@ import { join } from "node:path";
 const root = join(import.meta.dir, "..");
 const text = readFileSync(join(root, "README.md"), "utf8");
 
-/** The parts that links can name, as GitHub makes them of heads. */
+/** The anchors that links can name, as GitHub makes them from headings. */
 const anchors = (markdown: string) =>
   new Set([...markdown.matchAll(/^#+ (.+)$/gm)].map(([, head]) => head!.toLowerCase().replace(/[^\w\- ]/g, "").replaceAll(" ", "-")));
 

@@ -1,4 +1,4 @@
-/** Where thoughts begin and end, by tokens. */
+/** Where thoughts begin and end, in tokens. */
 import { describe, expect, test } from "bun:test";
 import { Reasoning } from "../lib/model/constraints/reasoning.ts";
 
@@ -7,7 +7,7 @@ const textOf = (token: number): string => words[token]!;
 const ids = (...list: readonly string[]): number[] => list.map((word) => words.indexOf(word));
 const made = (open: boolean, most = Infinity, endTokens = ids("</", "think", ">")) => new Reasoning({ tags: { begin: "<think>", end: "</think>" }, textOf, endTokens }, open, most);
 
-/** Whether each token is inside, and whether the one after the last is. */
+/** Whether each token is inside the thoughts, and whether the one after the last is. */
 function insides(reasoning: Reasoning, tokens: readonly number[]): string {
   const found = tokens.map((token) => {
     const inside = reasoning.inside;
@@ -48,9 +48,9 @@ describe("thoughts", () => {
     expect(run(made(true, 2), a)).toEqual(["a", "a", "</", "think", ">", "a", "a"]);
     expect(run(made(true, 0), a)).toEqual(["</", "think", ">", "a", "a", "a", "a"]);
     expect(run(made(true, 1, ids("</think>")), a)).toEqual(["a", "</think>", "a", "a", "a", "a", "a"]);
-    // The second thoughts of an answer have a budget of their own.
+    // The second block of thoughts in an answer has a budget of its own.
     expect(run(made(false, 1), ids("a", "<think>", "a", "a", "a", "a", "a"))).toEqual(["a", "<think>", "a", "</", "think", ">", "a"]);
-    // A tag that has begun when the budget ends is not completed by another one's beginning.
+    // A tag that has begun when the budget ends is not completed by the beginning of another one.
     expect(run(made(true, 1), ids("</", "a", "a", "a", "a"))).toEqual(["</", "</", "think", ">", "a"]);
   });
 

@@ -1,11 +1,11 @@
-/** The reference of ggml's formats gives what gguf-py dequantises: see test/golden/gguf/make.py. */
+/** The reference for ggml's formats gives the same numbers as gguf-py: see test/golden/gguf/make.py. */
 import { expect, test } from "bun:test";
 import { createHash } from "node:crypto";
 import digests from "./golden/gguf/digests.json";
 import { dequantiseGgml, ggmlFormats } from "./reference/gguf.ts";
 import type { GgmlName } from "./reference/gguf.ts";
 
-/** Blocks whose bytes are Marsaglia's xorshift. */
+/** Blocks whose bytes come from Marsaglia's xorshift. */
 function randomBytes(seed: number, count: number): Uint8Array {
   let x = seed;
   const words = Uint32Array.from({ length: count / 4 }, () => {

@@ -35,7 +35,7 @@ describe("the reference gives the golden files' float64 results", () => {
     const { out, state } = gatedDelta({ ...given, out: undefined });
     agree(out, golden.out);
     agree(state, golden.stateOut);
-    // transformers' own float32 results are near, too: layouts and heads are those of the file.
+    // transformers' own float32 results are close, too: layouts and heads are those of the file.
     expect(relRms(golden.outRecurrentF32.data, out.data)).toBeLessThan(1e-5);
     expect(relRms(golden.outChunkF32.data, out.data)).toBeLessThan(1e-5);
     expect(relRms(golden.stateChunkF32.data, state!.data)).toBeLessThan(1e-5);
@@ -133,7 +133,7 @@ describe("what no golden file has", () => {
   });
 
   test("a step written out by hand", () => {
-    // One head of two key and two value dimensions, in numbers that can be followed.
+    // One head with two key and two value dimensions, in numbers that can be followed by hand.
     const { out, state } = gatedDelta({
       query: reference([1, 1, 2], [1, 2]),
       key: reference([1, 1, 2], [3, 4]),

@@ -25,16 +25,16 @@ function show(line) {
 }
 
 /**
- * Each runner: what it is called, and a function that runs it and counts. Groups of them run one after the other, and in this order: some
- * need what others make. The runners of a group run at the same time.
+ * Each runner by its name, with a function that runs it and counts. Groups of them run one after the other, in this order: some need
+ * files that others make. The runners of a group run at the same time.
  */
 function runners(state) {
   const { root, bun, toolchain } = state;
   const linux = process.platform === "linux";
-  // Settings of the caller's stay. On Linux both backends are there, so a test that finds one missing has found a mistake.
+  // The caller's settings stay. Linux has both backends, so a test that finds one missing has found a mistake.
   const env = { ...(linux ? { GATED_DELTA_TEST_BACKENDS: "cpu,metal" } : {}), ...emulatorEnvironment(toolchain) };
   const testing = testingOf(toolchain);
-  // A module at a time: to build everything takes a fifth less of the processors than file by file.
+  // A module at a time: building everything then takes a fifth less processor time than file by file.
   const wholeModules = linux ? ["-wmo", "-num-threads", "1"].flatMap((flag) => ["-Xswiftc", flag]) : [];
   const swift = (args, output) => {
     const flags = [...withoutDebugInfo, ...wholeModules, ...testing.flags, ...commonFlags(toolchain, root)];
@@ -46,7 +46,7 @@ function runners(state) {
   const buildSwift = once(() => swift(["build", "--build-tests"], steps.take));
   const whileBuilt = () => withProgress("building Swift's tests", buildSwift, steps.progress);
   const types = { name: "types", go: () => one(bun, ["check", "--no-script"], { cwd: root, env }) };
-  // Apple's command line tools may have nothing to run Swift's tests with.
+  // Apple's command line tools may lack the means to run Swift's tests.
   const swiftTests = (output) => async () => (testing.problem === undefined ? swiftTest(root, swift, await whileBuilt(), output) : testing);
   const bunTests = (options) => () => runTestFiles({ root, bun, env }, testFiles(root), show, options);
   // A Mac has one GPU, which both would use.
@@ -65,19 +65,19 @@ function runners(state) {
   ];
 }
 
-/** A function that is called once, at the first call, whose promise each call gets. */
+/** A function that calls `go` once, at its first call, and returns the same promise from each call. */
 function once(go) {
   let promise;
   return () => (promise ??= go());
 }
 
-/** Where Package.swift finds the kernels that set-up has compiled; another build system may put them elsewhere. */
+/** The place where Package.swift finds the kernels that set-up has compiled; another build system may put them elsewhere. */
 function builtKernels(root) {
   const folder = join(root, ".build", "release", "CPUKernels.build");
   return existsSync(join(folder, "isa_neon.c.o")) ? { GATED_DELTA_KERNELS: folder } : {};
 }
 
-/** A program that is one test: it passes if it ends well. */
+/** A program that is one test: it passes if it exits successfully. */
 async function one(command, args, options) {
   return counted(await run(command, args, { ...options, output: show }));
 }
@@ -91,7 +91,7 @@ async function swiftTest(root, swift, built, output) {
   for (const line of built.text.split("\n")) if (built.code !== 0 || line.includes("warning:")) output(line);
   if (built.code !== 0) return { passed: 0, failed: 1 };
   const file = join(root, ".build", "tests.xml");
-  // Swift Testing writes a file next to the one that is named for XCTest.
+  // Swift Testing writes its file next to the one that is named for XCTest.
   const written = join(root, ".build", "tests-swift-testing.xml");
   for (const old of [written, pipelinesFile(root)]) rmSync(old, { force: true });
   const { code, text, overtime } = await swift(["test", "--skip-build", "--xunit-output", file], output);
@@ -131,7 +131,7 @@ await runMain(async () => {
   for (const line of failures) process.stdout.write(`${line}\n`);
   for (const line of lines) say(line);
   keepTimes(state.root, cores, results, Math.round((performance.now() - begin) / 1000));
-  // A Mac's GPU is the real one: what it made of the tests is written down, to be committed.
+  // A Mac's GPU is a real one: its results are recorded in a file, to be committed.
   if (process.platform === "darwin") say(`receipt: ${await writeReceipt(state.root, state.bun, results)}`);
   // The last line is the summary, for those who read only one.
   process.stdout.write(`${sum.passed} passed, ${sum.failed} failed\n`);

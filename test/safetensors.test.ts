@@ -1,4 +1,4 @@
-/** Sound safetensors files are read as they were written. */
+/** Sound safetensors files, which are read as they were written. */
 import { describe, expect, test } from "bun:test";
 import { statSync, truncateSync } from "node:fs";
 import { BoundsError, DisposedError, FileError, GatedDeltaError, ShapeError, UnsupportedError } from "../lib/errors.ts";

@@ -1,4 +1,4 @@
-/** `gated-delta serve` as a process: its address, and its end. */
+/** `gated-delta serve` as a process: its address, and its shutdown. */
 import { afterAll, expect, test } from "bun:test";
 import { join } from "node:path";
 import { gatedDelta } from "./support/command.ts";
@@ -18,7 +18,7 @@ async function serve(...args: string[]) {
   return { child, url: new TextDecoder().decode(value).trim() };
 }
 
-/** Begins an answer. `whole` resolves with whether all of it came. */
+/** Begins an answer. `whole` resolves with whether all of it arrived. */
 async function ask(url: string, tokens: number) {
   const response = await fetch(`${url}/completions`, { method: "POST", body: JSON.stringify({ model: "endless", prompt: "Hi", max_tokens: tokens, temperature: 0, stream: true }) });
   const reader = response.body!.getReader();

@@ -18,7 +18,7 @@ const device = openDevice(1);
 afterAll(() => device.close());
 const files = scratch();
 const seed = Number(process.env["GATED_DELTA_TEST_SEED"] ?? "20262");
-/** Most planted faults are found within the first schedule, all within fifteen. */
+/** Most planted faults are found by the first schedule, and all within fifteen. */
 const schedules = device.emulated ? 10 : 50;
 
 const opened = new DisposableStack();
@@ -55,7 +55,7 @@ onOnly("metal", "random schedules with prompts by matrices", ({ device: metal, e
   const own = async () => opened.use(await sessionSchedules(metal, files.newPath(), "matrix"));
   const count = emulated ? 8 : 128;
   test("give the tokens and bits of the cold run, by role", async () => {
-    // Schedules 7 to 9 are short, and have everything that is counted below.
+    // Schedules 7 to 9 are short, and contain everything that is counted below.
     const [first, some] = emulated ? [7, 3] : [0, count];
     const { failure, counts } = await runSchedules(await own(), files.newPath(), seed, first, some);
     expect(failure).toBeUndefined();

@@ -15,7 +15,7 @@ test("the library holds the text of the shaders as they are", () => {
   library();
   const bytes = readFileSync(libraryInfo()!.path);
   for (const name of readdirSync(shaders).filter((name) => /\.(metal|h)$/.test(name))) {
-    // In pieces between includes, each of which is a string: `\0` ends it. Metal's compiler numbers the lines anew after one.
+    // In pieces between includes, each of which is a string that ends with `\0`. Metal's compiler restarts line numbers after an include.
     const pieces = readFileSync(join(shaders, name), "utf8").split(/^ *# *include ".*\n/m);
     pieces[0] = `#line 1 "shaders/${name}"\n${pieces[0]}`;
     const last = pieces.length - 1;

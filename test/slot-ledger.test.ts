@@ -6,7 +6,7 @@ import { thrownBy } from "./support/devices.ts";
 
 const op = "test";
 
-/** A holder whose content was written once: with slot `slot` as its own. */
+/** A holder whose content was written once, and which therefore has a slot of its own. */
 function stepped(ledger: SlotLedger, holder = ledger.allocate(op)): Holder {
   ledger.finish(ledger.begin(op, [holder], false), new Outcome());
   return holder;
@@ -58,7 +58,7 @@ describe("slots", () => {
       const step = ledger.begin(op, [parent, ...children], false);
       expect(new Set(step.writeSlots).size).toBe(4);
       expect([...step.readSlots]).toEqual(Array(4).fill(shared));
-      // With a spare slot none of them overwrites the slot that the others read; in a full pool the last one does.
+      // With a spare slot, none of them overwrites the slot that the others read; in a full pool, the last one does.
       expect(step.writeSlots.includes(shared)).toBe(capacity === 4);
       expect(step.overwrites).toBe(capacity === 4);
       ledger.finish(step, new Outcome());
@@ -82,7 +82,7 @@ describe("slots", () => {
     const parent = stepped(ledger);
     const child = ledger.fork(op, parent);
     const first = ledger.begin(op, [parent], false);
-    // The pool is full: there is no third slot that the child could write to while the parent's step reads.
+    // The pool is full: the child has no third slot to write to while the parent's step reads.
     expect(thrownBy(() => ledger.begin(op, [child], false)).code).toBe("state");
     expect(thrownBy(() => ledger.zero(op, child)).code).toBe("state");
     ledger.finish(first, new Outcome());

@@ -1,6 +1,6 @@
 /**
- * The error of 16-bit states: 4096 decode steps with float32 arithmetic and the state rounded once a step, against float64.
- * `GATED_DELTA_TEST_ERRORS=1` prints the numbers in docs/pools.md.
+ * The error of 16-bit states: 4096 decode steps with float32 arithmetic and a state that is rounded once per step, against
+ * float64. `GATED_DELTA_TEST_ERRORS=1` prints the numbers in docs/pools.md.
  */
 import { expect, test } from "bun:test";
 import { gatedDelta } from "../lib/index.ts";
@@ -43,7 +43,7 @@ function decode(stateDtype: FloatDType): { out: Float32Array; state: Float32Arra
 test(`states of 16 bits over ${steps} decode steps`, () => {
   const state = tensorOf([1, 1, dim, dim]);
   const exact = reference({ ...given, state, gateForm: "log", qkNorm: "l2", decayFormat: "f32" });
-  // A bound for each dtype: one rounding a step, which decays with the state.
+  // A bound for each dtype: one rounding per step, which decays with the state.
   for (const [dtype, bound] of [["f32", 2e-6], ["f16", 3e-3], ["bf16", 2e-2]] as const) {
     const { out, state: last } = decode(dtype);
     const window = (end: number) => relRms(out.slice((end - 64) * dim, end * dim), exact.out.data.slice((end - 64) * dim, end * dim));

@@ -9,7 +9,7 @@ afterAll(() => device.close());
 
 const newPool = () => StatePool.create(device, { slots: 3, layers: 1, keyHeads: 1, valueHeads: 1, keyDim: 8, valueDim: 8, conv: false });
 
-/** An op over `tokens` tokens whose state tells which β it had. */
+/** An op over `tokens` tokens whose state reveals its β. */
 function opOf(states: LayerStates, beta: number, tokens: number, cuSeqlens?: Indices) {
   const filled = (value: number, ...shape: number[]) => device.tensorFrom("f32", shape, Array.from({ length: shape.reduce((a, b) => a * b) }, () => value));
   const row = [tokens, 1, 8] as const;
@@ -19,7 +19,7 @@ function opOf(states: LayerStates, beta: number, tokens: number, cuSeqlens?: Ind
   });
 }
 
-/** Numbers whose last one calls `use` before it is read, once it is set. */
+/** Numbers, the last of which calls `use`, if set, before it is read. */
 function calling(numbers: number[], hook: { use?: (() => void) | undefined }): number[] {
   const last = numbers.length - 1;
   const value = numbers[last];

@@ -19,7 +19,7 @@ test("a left step of a full pool, whose last state was written in place, loses e
     run(step, [[2], [3]]);
     device.wait();
   }
-  // Both are back in the slot that one of them has written.
+  // Both are back in the slot that one of them overwrote.
   expect(a.slot).toBe(b.slot);
   expect([a.valid, b.valid]).toEqual([false, false]);
   expect(thrownBy(() => a.fork()).code).toBe("state");
@@ -69,7 +69,7 @@ test("a freed handle of a step, whose slot another state has taken, is not one o
   const a = pool.allocate();
   advance(pool, [a], [[1]]);
   using open = pool.step([a.fork()]);
-  // Nothing is free, and the open step reads a's slot: it is a that is refused.
+  // Nothing is free, and the open step reads a's slot, so it is `a` that is refused.
   expect(thrownBy(() => pool.step([a, freed])).code).toBe("state");
   expect(open.open).toBe(true);
 });
@@ -88,7 +88,7 @@ test("ops of a step whose handles were collected can't be committed: its slots a
     Bun.gc(true);
     await Bun.sleep(5);
   }
-  expect(pool.free).toBeGreaterThanOrEqual(16); // the engine may still see one or another
+  expect(pool.free).toBeGreaterThanOrEqual(16); // the engine may still see a few
   expect(thrownBy(() => device.submit()).code).toBe("state");
   device.discard();
   device.submit();

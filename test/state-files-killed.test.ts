@@ -1,5 +1,5 @@
 /**
- * Saves that are killed: the file is always the old one or the new one, and loads. `GATED_DELTA_TEST_LONG=1` kills 200
+ * Killed saves: the file is always the old one or the new one, and loads. `GATED_DELTA_TEST_LONG=1` kills 200
  * of them instead of 40.
  */
 import { expect, test } from "bun:test";
@@ -15,7 +15,7 @@ const { newPool } = statesOn(device);
 const files = scratch();
 const shape = { keyDim: 64, valueDim: 64 } as const;
 
-/** Saves states of one number after another, 1, 2, 3, …, until it is killed; prints each number once it is saved. */
+/** Saves states filled with one number after another, 1, 2, 3, …, until it is killed; prints each number once it is saved. */
 const saver = `
 import { Device, StatePool } from ${JSON.stringify(join(import.meta.dir, "../lib/index.ts"))};
 const [path, first] = process.argv.slice(-2);
@@ -43,7 +43,7 @@ test(`${killed} saves, each killed at a random moment`, async () => {
   let saved = 0;
   let kills = 0;
   for (let started = 0; kills < killed; started++) {
-    // One process at a time saves, and is killed while it does: several would write the same file.
+    // One process at a time saves, and is killed while it does so: several would write the same file.
     const child = Bun.spawn([process.execPath, script, path, String(saved + 1)], { stdout: "pipe", stderr: "inherit" });
     const reader = child.stdout.getReader();
     let text = "";
@@ -61,7 +61,7 @@ test(`${killed} saves, each killed at a random moment`, async () => {
     expect(known).toBeGreaterThanOrEqual(targets);
     const [handle] = pool.load(path);
     const numbers = new Set([0, 1].flatMap((layer) => [pool.state(layer), pool.conv(layer)].flatMap(({ data }) => [...new Set(data)])));
-    expect(numbers.size).toBe(1); // all of one save
+    expect(numbers.size).toBe(1); // all from one save
     const [number] = numbers;
     expect(number).toBeGreaterThanOrEqual(known);
     saved = number!;

@@ -70,7 +70,7 @@ describe("a pool of states", () => {
     poison(pool);
     pool.zero(handle);
     expect(handle.slot).toBe(-1);
-    advance(pool, [handle], [[]]); // no token: the zeros themselves are stored
+    advance(pool, [handle], [[]]); // without a token, the zeros themselves are stored
     device.wait();
     expect(contentOf(pool, handle).every((bits) => bits === 0)).toBe(true);
     poison(pool);
@@ -220,7 +220,7 @@ describe("a pool against from-scratch runs", () => {
           }
           device.wait();
           for (const { handle, tokens } of live) {
-            // A state of no tokens may have no slot, or be stored zeros.
+            // A state without tokens may have no slot, or be stored zeros.
             expect(contentOf(pool, handle)).toEqual(fromScratch(tokens));
           }
           for (const { handle } of live) handle.free();

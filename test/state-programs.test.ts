@@ -1,6 +1,6 @@
 /**
  * Random programs over pools, steps, drafts, forks, plans, caches and files, with failures at every stage, against a
- * model in plain TypeScript: no state ever shows a number of another one. The long run is state-programs/long.ts.
+ * model in plain TypeScript: no state ever contains a number of another one. The long run is state-programs/long.ts.
  */
 import { afterAll, expect, test } from "bun:test";
 import { join } from "node:path";
@@ -18,7 +18,7 @@ afterAll(() => device.close());
 const machine = new StatePrograms(new Machine(device));
 const files = scratch();
 const seed = Number(process.env["GATED_DELTA_TEST_SEED"] ?? "20260");
-/** Each planted fault is found within the first hundred; an emulated GPU is far slower. */
+/** Each planted fault is found within the first hundred programs; an emulated GPU is far slower. */
 const programs = device.emulated ? 150 : 1_200;
 
 test(`${programs} random programs do what the model says, and leave no memory behind`, async () => {
@@ -34,7 +34,7 @@ test(`${programs} random programs do what the model says, and leave no memory be
     expect([event, second.counts.get(event) ?? 0]).not.toEqual([event, 0]);
   }
   Bun.gc(true);
-  // A leak of one small tensor an action would be many times as much.
+  // A leak of one small tensor per action would be many times as much.
   const most = 64 * 2 ** 20;
   expect(await fallen(() => process.memoryUsage.rss() - baseline, most)).toBeLessThan(most);
 }, 1_500_000);
@@ -45,7 +45,7 @@ testPlantedFaults(() => machine, faults, share);
 testShrinking(() => machine, Object.values(faults)[0]!, "a pool of ", share);
 
 test("where files have no room, saving fails and leaves what was there", () => {
-  // A limit of files' lengths simulates a full disk: it needs no rights, and stops a write halfway.
+  // A limit on the length of files simulates a full disk: it needs no privileges, and stops a write halfway.
   const command = `trap "" XFSZ; ulimit -f 5; exec "$0" "$@"`;
   const args = [join(import.meta.dir, "state-programs", "long.ts"), "--programs", "150", "--seed", `${seed}`, "--backend", testBackend, "--short-files"];
   const { success, stdout, stderr } = Bun.spawnSync(["sh", "-c", command, process.execPath, ...args], { stdout: "pipe", stderr: "pipe" });

@@ -1,4 +1,4 @@
-/** Mistakes that would put one conversation's state into another, or confuse states. */
+/** Mistakes that would put one conversation's state into another, or mix up states. */
 import { existsSync } from "node:fs";
 import { afterAll, describe, expect, test } from "bun:test";
 import { GatedDeltaNet, PrefixCache, StatePool, gatedDelta, linear } from "../lib/index.ts";
@@ -128,7 +128,7 @@ describe("a layer that was not written", () => {
     device.encode(recurrence(step, 0));
     device.discard();
     expect(failureOf(() => step.done()).message).toContain("the state of layer 0");
-    device.run(recurrence(step, 0)); // and can be written once more
+    device.run(recurrence(step, 0)); // and can be written again
     expect(failureOf(() => device.run(recurrence(step, 0))).message).toContain("already written the state of layer 0");
   });
 
@@ -283,7 +283,7 @@ describe("a submission that fails", () => {
     run(step, [[2, 3]]);
     step.done();
     const [kept] = step.saved[0]!;
-    const fork = handle.fork(); // its failure is not known yet
+    const fork = handle.fork(); // its failure is not yet known
     cache.insert([1, 2, 3], fork);
     advance(pool, [fork], [[4]]);
     expect(failureOf(() => device.wait()).code).toBe("device");
@@ -305,7 +305,7 @@ describe("a submission that fails", () => {
     failAt(device, "run", 1);
     advance(pool, [handle], [[1]]);
     const path = files.newPath();
-    // Whichever comes first, the wait's report or the refusal of the handle, nothing is written.
+    // Whether the wait's report or the refusal of the handle comes first, nothing is written.
     for (let i = 0; i < 2; i++) expect(["device", "state"]).toContain(failureOf(() => pool.save([handle], path)).code);
     expect(failureOf(() => pool.save([handle], path)).code).toBe("state");
     expect(existsSync(path)).toBe(false);

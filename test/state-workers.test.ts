@@ -1,4 +1,4 @@
-/** Workers that end at random while they run steps change nothing of the main thread's. The long run is state-programs/long-workers.ts. */
+/** Workers that end at random while they run steps change nothing in the main thread. The long run is state-programs/long-workers.ts. */
 import { expect, test } from "bun:test";
 import { openDevice, testBackend } from "./support/devices.ts";
 import { scratch } from "./support/files.ts";

@@ -4,7 +4,7 @@ import { Pins } from "../lib/tensor/pins.ts";
 import { Submissions } from "../lib/device/submissions.ts";
 import { thrownBy } from "./support/devices.ts";
 
-/** Of a device that can't notify, as the system has no more sockets. */
+/** The native functions of a device that can't notify, because the system has no more sockets. */
 const withoutSockets = {
   makeNotifier(op: string): number {
     throw new DeviceError({ op, message: "no socket" });
@@ -180,7 +180,7 @@ describe("pins", () => {
       await Bun.sleep(1); // a WeakRef holds its target until the turn that looked at it is over
       Bun.gc(true);
     }
-    // The engine may still see one or another on its stack.
+    // The engine may still see a few on its stack.
     expect(left()).toBeLessThan(20);
   });
 });

@@ -1,4 +1,4 @@
-/** The test kit's own tests: a comparison that cannot fail proves nothing. */
+/** Tests of the test kit: a comparison that cannot fail proves nothing. */
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { causalConv1d } from "./reference/causal-conv1d.ts";

@@ -1,7 +1,7 @@
 /**
  * Chat templates as transformers renders them, by digests of random conversations that oracle.py recorded, and answers that a template
- * renders back as they were. The folder's own templates are here; templates/SOURCES.md says which released ones are recorded. The long run
- * is templates/long.ts.
+ * renders as they were. The folder's own templates are tested here; templates/SOURCES.md lists the released ones that are recorded.
+ * The long run is templates/long.ts.
  */
 import { describe, expect, test } from "bun:test";
 import { readdirSync, readFileSync } from "node:fs";

@@ -63,7 +63,7 @@ describe("lifetimes", () => {
       for (let i = 0; i < times; i++) device.run(op);
       x[Symbol.dispose]();
       weight[Symbol.dispose]();
-      // Memory that was freed too early would be handed out again, and overwritten, here.
+      // If memory were freed too early, it would be handed out again here, and overwritten.
       using others = new DisposableStack();
       for (const { shape } of [x, weight]) others.use(device.tensor("f32", shape)).data.fill(NaN);
       return check;
@@ -84,8 +84,8 @@ describe("lifetimes", () => {
     expect([...out.data]).toEqual(Array.from({ length: 16 }, (_, i) => i));
   });
 
-  // The native side tells which buffers are freed; the process's size would only show when the collector ran.
-  /** Makes tensors without references to them; returns their buffers' handles. */
+  // The native side reports which buffers are freed; the size of the process would show only when the collector ran.
+  /** Makes tensors without keeping references to them; returns their buffers' handles. */
   const litter = (count: number, bytes: number) =>
     Array.from({ length: count }, () => storageOf(device.tensor("f32", [bytes / 4])).handle);
   const freed = (handles: readonly Handle[]) => handles.filter((handle) => isReleased(device[native], handle)).length;
@@ -96,12 +96,12 @@ describe("lifetimes", () => {
       Bun.gc(true);
       await Bun.sleep(1);
     }
-    expect(freed(handles)).toBeGreaterThanOrEqual(90); // the collector may take some stale word for a reference
+    expect(freed(handles)).toBeGreaterThanOrEqual(90); // the collector may mistake a stale word for a reference
   });
 
   test("the collector knows how much memory garbage holds, and runs without being asked", async () => {
     const handles: Handle[] = [];
-    // A few words each for the engine, but really 64 MiB, none of it touched.
+    // A few words each to the engine, but in fact 64 MiB, none of it touched.
     for (let round = 0; round < 500 && freed(handles) === 0; round++) {
       handles.push(...litter(4, 64 * 2 ** 20));
       await Bun.sleep(1);

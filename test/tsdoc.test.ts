@@ -13,7 +13,7 @@ const members = everything.flatMap((one) => one.members.map((member) => ({ one, 
 /** Functions that make ops. */
 const ops = everything.filter(({ kind, text }) => kind === "function" && /\): Op \{/.test(text));
 
-/** The names of those without a property. */
+/** The names of the entries that do not have a property. */
 const failing = <T>(list: readonly T[], name: (one: T) => string, holds: (one: T) => boolean): string[] => list.filter((one) => !holds(one)).map(name);
 
 const nameOf = ({ name }: { readonly name: string }): string => name;
@@ -22,7 +22,7 @@ const isSaid = (doc: string): boolean => doc.replace(/@(?:default|throws|see|exa
 const optional = ({ text }: Member): boolean => /^(?:readonly )?\w+\?/.test(text);
 const typed = (type: RegExp) => ({ text }: Member): boolean => type.test(text.replace(/^[^:]*:/, ":"));
 
-/** The properties of an op's argument interface, with those that it extends. */
+/** The properties of an op's argument interface, including inherited ones. */
 function argumentsOf(op: Exported): { readonly where: string; readonly member: Member }[] {
   const name = /\(args: (\w+)\)/.exec(op.text)![1]!;
   const own = everything.find((one) => one.name === name)!;
@@ -73,7 +73,7 @@ describe("the documentation in the sources", () => {
   test("is there for every export and every member", () => {
     expect(failing(everything, nameOf, ({ doc }) => isSaid(doc))).toEqual([]);
     const first = new Set<string>();
-    // Of overloads the first one is documented.
+    // Only the first of several overloads is documented.
     const documented = members.filter(({ where }) => !first.has(where) && first.add(where));
     expect(failing(documented, ({ where }) => where, ({ member }) => isSaid(member.doc))).toEqual([]);
   });

@@ -1,6 +1,6 @@
 /**
  * Promises of the API's types, checked by `bun check` and never run: each `@ts-expect-error` fails to compile when
- * the mistake below it no longer is one.
+ * the line below it is no longer a mistake.
  */
 import {
   Device,

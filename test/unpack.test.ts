@@ -8,7 +8,7 @@ import { scratch } from "./support/files.ts";
 
 const { newPath } = scratch();
 
-/** A new folder of this user's. */
+/** A new folder that belongs to this user. */
 function newFolder(mode = 0o700): string {
   const path = newPath("folder");
   mkdirSync(path);
@@ -93,7 +93,7 @@ describe("isOwnFolder", () => {
       expect(isOwnFolder(inner)).toBe(false); // another user could put a folder of their own there
     }
     chmodSync(join(folder, "a"), 0o1777);
-    expect(isOwnFolder(inner)).toBe(true); // not here, as in /tmp
+    expect(isOwnFolder(inner)).toBe(true); // not with the sticky bit, as in /tmp
     chmodSync(inner, 0o1777);
     expect(isOwnFolder(inner)).toBe(false);
     const link = newPath("link");
@@ -101,7 +101,7 @@ describe("isOwnFolder", () => {
     expect(isOwnFolder(link)).toBe(false);
   });
 
-  // Only root can make another user's folder.
+  // Only root can make a folder that belongs to another user.
   if (process.getuid?.() === 0) {
     test("refuses another user's", () => {
       const folder = newFolder();

@@ -106,7 +106,7 @@ describe.each(availability.filter(({ absence }) => absence === undefined))("fuse
       [writeConv("ring", { width: 3, channels: 8, sequences: 2, ids: [1, 0] }, off("cache_after", 2, 1e-6)), "cache"],
     ] as const) {
       const { status, rows } = verify([file]);
-      if (tensor === "slots that nothing writes") continue; // such a file is judged by its own before
+      if (tensor === "slots that nothing writes") continue; // such a file is judged by its own `cache_before`
       expect([file, status]).toEqual([file, 1]);
       expect(rows.filter(({ pass }) => !pass).map((row) => row.tensor)).toContain(tensor);
     }

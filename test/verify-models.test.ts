@@ -20,7 +20,7 @@ function verifyOn(backend: "cpu" | "metal", paths: readonly string[], ...options
   return { ...result, rows: rowsOf(result) };
 }
 
-/** The tests of `--prompts` have both settings. */
+/** The tests of `--prompts` use both settings. */
 function verify(paths: readonly string[], ...options: string[]) {
   return verifyOn(backend, paths, "--prompts", "exact", ...options);
 }
@@ -70,7 +70,7 @@ describe("--prompts", () => {
       const [exact, matrix] = [false, true].map((of) => rows.filter(({ way }) => way.endsWith("matrix prompts") === of));
       const kinds = (some: typeof rows) => some.map(({ way, tensor, tolerance }) => [way.replace(", matrix prompts", ""), tensor, tolerance]);
       expect(kinds(matrix!)).toEqual(kinds(exact!));
-      // They are other numbers.
+      // The numbers themselves differ.
       const distance = (some: typeof rows) => some.find(({ tensor }) => tensor === "logits.0")!.relRms;
       expect(distance(matrix!)).not.toBe(distance(exact!));
     }, 300_000);
@@ -90,7 +90,7 @@ describe("--prompts", () => {
   });
 });
 
-/** A copy of the golden model's folder with other references. */
+/** A copy of the golden model's folder with different references. */
 function withExpected(change: (tensors: Map<string, TensorToWrite>) => void): string {
   const folder = newPath();
   cpSync(golden, folder, { recursive: true });

@@ -290,7 +290,7 @@ describe("directories", () => {
     return { ...result, rows: rowsOf(result) };
   };
   const kimi = mixers[2]!;
-  /** A copy of a mixer, changed. */
+  /** A changed copy of a mixer. */
   const copyOf = (change: (folder: string) => void): string => {
     const folder = newPath("mixer");
     cpSync(kimi, folder, { recursive: true });

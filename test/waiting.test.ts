@@ -9,7 +9,7 @@ describe("waiting", () => {
     const { op, check } = slowWork(device);
     const timeout = whilePending(device, (times) => {
       for (let i = 0; i < times; i++) device.run(op);
-      // The error counts only if the work was pending for even longer.
+      // The error is counted only if the work was pending for even longer.
       try {
         return device.wait(0);
       } catch (error) {
@@ -30,7 +30,7 @@ describe("waiting", () => {
     using device = openDevice();
     const { op, check } = slowWork(device);
     let turns = 0;
-    // If the work has ended before the wait, there is no turn for others: then repeat with more work.
+    // If the work ended before the wait, others had no turn: then repeat with more work.
     for (let times = 1; turns <= 1 && times <= mostTimes; times *= 2) {
       turns = 0;
       for (let i = 0; i < times; i++) device.run(op);

@@ -20,7 +20,7 @@ const ends = ["exit", "terminate"] as const;
 const shortest = stops ? 1000 : 500;
 const longest = 32_000;
 
-/** A Worker that has ended, its work's last output, and how many rows of that were written by then. */
+/** A Worker that has ended, its work's last output, and how many rows of that were written at its end. */
 async function endWorker(end: (typeof ends)[number], wrapped: boolean, submissions: number, milliseconds = shortest) {
   const order = { backend: testBackend, wrapped, submissions, milliseconds, exits: end === "exit" };
   const { worker, busy, closed } = await startBusy(order);
@@ -30,7 +30,7 @@ async function endWorker(end: (typeof ends)[number], wrapped: boolean, submissio
   return { ...busy, data, written: rowsWritten(data) };
 }
 
-/** The same, of a Worker that has ended before its work. */
+/** The same for a Worker that has ended before its work. */
 async function endBusyWorker(end: (typeof ends)[number], wrapped: boolean, submissions: number) {
   for (let milliseconds = shortest; milliseconds <= longest; milliseconds *= 2) {
     const ended = await endWorker(end, wrapped, submissions, milliseconds);
@@ -47,7 +47,7 @@ async function untilWritten(out: Float32Array, rows: number, most = 60_000): Pro
 }
 
 describe("memory of a Worker that has ended", () => {
-  // Each process is a throw of dice: without the stop, about one in four shows a change.
+  // Each process is a throw of the dice: without the stop, about one in four shows a change.
   test("is not touched any more: 16 short processes, both ways of ending", async () => {
     const script = join(import.meta.dir, "support/ended-worker.ts");
     const results: string[] = [];
@@ -86,7 +86,7 @@ for (const end of ends) {
 
 test("handles of memory that an ended Worker has wrapped are released; its tensors' may live on elsewhere", async () => {
   const refusalOf = ({ handle }: { handle: number }) => {
-    expect(isReleased(rawDevice, handle)).toBe(true); // or of another device
+    expect(isReleased(rawDevice, handle)).toBe(true); // or belongs to another device
     return lastError(4);
   };
   expect(refusalOf(await endWorker("terminate", true, 1))).toBe("one that was released");
@@ -98,7 +98,7 @@ describe("a device that is collected", () => {
   const isOpen = (handle: number) =>
     library().gd_device_describe(handle as never, null) !== constants.GD_ERROR_HANDLE;
 
-  /** Leaves a device to the collector while a long op of so many rows is pending; returns the op's output once it is gone. */
+  /** Leaves a device to the collector while a long op of this many rows is pending; returns the op's output once the device is gone. */
   async function collected(wrapped: boolean, rows: number): Promise<Float32Array> {
     const leave = () => {
       const device = openDevice();
@@ -106,7 +106,7 @@ describe("a device that is collected", () => {
       device.run(op);
       return { handle: device[native] as number, data: out.data as Float32Array };
     };
-    // The engine may see a device on its stack: then another is left.
+    // The engine may see a device on its stack: then another one is left.
     for (let attempt = 0; attempt < 20; attempt++) {
       const { handle, data } = leave();
       for (let i = 0; i < 5 && isOpen(handle); i++) {
@@ -118,7 +118,7 @@ describe("a device that is collected", () => {
     throw new Error("no device was collected");
   }
 
-  /** The same, before the op's end. */
+  /** The same, but before the op's end. */
   async function collectedWhileBusy(wrapped: boolean) {
     for (let rows = base; rows * shortest <= base * longest; rows *= 2) {
       const data = await collected(wrapped, rows);

@@ -9,7 +9,7 @@ function startWorker(): Worker {
   return new Worker(new URL("./support/api-worker.ts", import.meta.url).href);
 }
 
-/** Has a new Worker do a task; returns its answer. */
+/** Gives a new Worker a task and returns its answer. */
 async function ask(task: Task): Promise<unknown> {
   const worker = startWorker();
   try {

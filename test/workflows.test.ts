@@ -90,7 +90,7 @@ describe("a release", () => {
     for (const text of Object.values(texts)) expect(text).not.toMatch(/secrets\.|NODE_AUTH_TOKEN|_authToken/);
     expect(release["publish"]!.permissions).toEqual({ contents: "read", "id-token": "write" });
     expect(release["publish"]!.needs).toBe("test");
-    // Nothing else may ask for an identity.
+    // No other job may request an identity.
     for (const [name, { permissions }] of Object.entries(release)) if (name !== "publish") expect(permissions).toBe(undefined as never);
     for (const { permissions } of Object.values(workflows)) expect(permissions).toEqual({ contents: "read" });
     const [npm, publish] = ["npm install --global npm@^11.5.1", "packages/publish.mjs release"].map((text) => release["publish"]!.steps.findIndex(({ run }) => run?.includes(text)));

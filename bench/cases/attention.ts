@@ -10,12 +10,12 @@ import type { Calls, Temperature } from "../operands.ts";
 
 const [heads, kvHeads, headDim, pageTokens] = [8, 2, 256, 16];
 
-/** The sizes and the element type that a benchmark of attention runs with. Activations are f32. */
+/** The sizes and the element type of a benchmark of attention. Activations are f32. */
 export interface AttentionShape {
-  /** Of the pages. */
+  /** The dtype of the pages. */
   readonly dtype: FloatDType;
   readonly sequences: number;
-  /** Tokens of each sequence in a call, and before it. */
+  /** The tokens of each sequence in a call, and those before it. */
   readonly tokens: number;
   readonly past: number;
   readonly threads: number;
@@ -27,7 +27,7 @@ function pageBytes({ dtype, sequences, tokens, past }: AttentionShape): number {
   return 2 * sequences * (past + tokens) * kvHeads * headDim * bytesOf[dtype];
 }
 
-/** Pages of a sequence are not adjacent: every second page belongs to another. */
+/** The pages of a sequence are not adjacent: every second page belongs to another one. */
 export function attentionCalls(device: Device, shape: AttentionShape): Calls<AttentionArguments> {
   const { dtype, sequences, tokens, past, temperature } = shape;
   const each = Math.ceil((past + tokens) / pageTokens);
@@ -38,7 +38,7 @@ export function attentionCalls(device: Device, shape: AttentionShape): Calls<Att
   const [key, value] = [filled(device, "f32", [rows, kvHeads, headDim]), filled(device, "f32", [rows, kvHeads, headDim])];
   const [queryNorm, keyNorm] = [filled(device, "f32", [headDim]), filled(device, "f32", [headDim])];
   const [keyPages, valuePages] = [filled(device, dtype, [pages, kvHeads, pageTokens, headDim]), filled(device, dtype, [pages, kvHeads, pageTokens, headDim])];
-  // An odd step through all of the pages comes by each of them once.
+  // An odd step through all of the pages reaches each of them once.
   const step = pages % 3 === 0 ? 1 : 3;
   const calls = Array.from({ length: copies }, (_, i) => ({
     query, key, value, gate, queryNorm, keyNorm, keyPages, valuePages, out, rotaryDim: headDim / 4,

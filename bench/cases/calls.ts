@@ -5,10 +5,10 @@ import { time } from "../benchmark.ts";
 import type { Benchmark, Budget, Figure } from "../benchmark.ts";
 import { filled } from "../operands.ts";
 
-/** Ops of a plan, as many as a model of 48 layers has. */
+/** The number of ops in a plan: as many as a model of 48 layers has. */
 const planOps = 200;
 
-/** One of the smallest ops: a norm of eight numbers. */
+/** One of the smallest ops: the norm of eight numbers. */
 export function leastOp(device: Device): { readonly op: Op } & Disposable {
   const { args, tensors } = leastArguments(device);
   return { op: gatedRmsNorm(args), [Symbol.dispose]: () => tensors.forEach((tensor) => tensor[Symbol.dispose]()) };
@@ -37,7 +37,7 @@ function callBenchmark(
   };
 }
 
-/** The benchmarks of calls on a device of one thread. */
+/** The benchmarks of calls on a device with one thread. */
 export function callBenchmarks(device: () => Device): Benchmark[] {
   return [
     callBenchmark("calls/make-op", device, (opened, _, budget) => makeOp(opened, budget)),
@@ -69,7 +69,7 @@ async function makeOp(device: Device, budget: Budget): Promise<Figure> {
   }
 }
 
-/** Encoding into a submission that is dropped again, 64 ops at a time. */
+/** Encoding into a submission that is then dropped, 64 ops at a time. */
 async function encode(device: Device, op: Op, budget: Budget): Promise<Figure> {
   const ops = 64;
   const figure = await time(() => {
@@ -79,7 +79,7 @@ async function encode(device: Device, op: Op, budget: Budget): Promise<Figure> {
   return { us: figure.us / ops, usMin: figure.usMin / ops };
 }
 
-/** `run` and `wait` of one op, less the op's own time: what it adds to a plan that holds it more often. */
+/** `run` and `wait` of one op, less the op's own time, which is the time that it adds to a plan that holds it more often. */
 async function runOverKernel(device: Device, op: Op, budget: Budget): Promise<Figure> {
   const single = await time(() => {
     device.run(op);
@@ -105,7 +105,7 @@ async function planTime(device: Device, op: Op, ops: number, budget: Budget): Pr
   }, budget);
 }
 
-/** A million calls, waited for now and then: the time of each, and by how much the heap has grown at the end. */
+/** A million calls, waited for now and then: the time of each, and the growth of the heap at the end. */
 async function heapGrowth(device: Device, op: Op, budget: Budget): Promise<Figure> {
   const calls = budget.milliseconds < 100 ? 1e5 : 1e6;
   const go = (count: number) => {
@@ -125,12 +125,12 @@ async function heapGrowth(device: Device, op: Op, budget: Budget): Promise<Figur
   return { us, usMin: us, heapBytesPerCall: (heapBytes() - before) / calls };
 }
 
-/** Layers of a model's decode, and ops of each: four projections, the fused step, the output's projection. */
+/** The layers of a model's decode, and the ops of each: four projections, the fused step, the output's projection. */
 const layers = 36;
 const projections = 5;
 
 /**
- * JavaScript's work for a token and layer if a whole model's decode is a plan over a pool: a step, a replay, the
+ * JavaScript's work per token and layer if a whole model's decode is a plan over a pool: a step, a replay, the
  * step's end. The device works meanwhile and is waited for outside the measured time.
  */
 async function decodePlan(device: Device, budget: Budget): Promise<Figure> {

@@ -1,4 +1,4 @@
-/** The causal convolution with SiLU: the update of a token, and prefill. */
+/** The causal convolution with SiLU: the update for a token, and prefill. */
 import { causalConv1d } from "../../lib/index.ts";
 import type { CausalConv1dArguments, Device } from "../../lib/index.ts";
 import type { Benchmark } from "../benchmark.ts";
@@ -25,7 +25,7 @@ function convWork(shape: Shape): Work {
   return bytesWork(shape.temperature, 2 * states + rows + weights, pattern, states + rows + weights);
 }
 
-/** As for the recurrence. */
+/** The calls, as for the recurrence. */
 export function convCalls(device: Device, shape: Shape): Calls<CausalConv1dArguments> {
   const { dtype, sequences, temperature } = shape;
   const rows = rowsOf(shape);

@@ -1,4 +1,4 @@
-/** Products with the experts' matrices: of one token, bound by the bytes of those that it takes, and of a prompt's. */
+/** Products with the experts' matrices: of one token, bound by the bytes of the matrices that it uses, and of a prompt's tokens. */
 import { expertLinear, linear } from "../../lib/index.ts";
 import type { Device, ExpertLinearArguments, LinearArguments, Tensor } from "../../lib/index.ts";
 import { Random } from "../../test/support/random.ts";
@@ -7,11 +7,11 @@ import { bytesWork, filled, opBenchmark } from "../operands.ts";
 import type { Calls } from "../operands.ts";
 import { words } from "./linear.ts";
 
-/** Weights of 4 bits in groups of 64, of a mixture like Qwen3.5-35B-A3B: experts, and those of a token. */
+/** Weights of 4 bits in groups of 64, for a mixture like Qwen3.5-35B-A3B: the experts, and those of one token. */
 const [experts, k, bits, group] = [256, 8, 4, 64];
 const bytesOfWeights = (bits + 32 / group) / 8;
 
-/** A product to measure. alone: by `linear`, of as many bytes or of as many rows a matrix. */
+/** A product to measure. alone: by `linear`, with as many bytes or with as many rows per matrix. */
 export interface ExpertShape {
   readonly tokens: number;
   readonly inFeatures: number;
@@ -25,7 +25,7 @@ export function expertName({ tokens, inFeatures, outFeatures, alone, threads }: 
   return `${alone ? "linear-alone" : "expert-linear"}/q4/T${tokens}/${k}of${experts}/${inFeatures}x${outFeatures}/t${threads}/cold`;
 }
 
-/** The matrices of all experts, and rows with ids: of one token each, or of a prompt. */
+/** The matrices of all experts, and rows with ids: for one token each, or for a prompt. */
 function operands(device: Device, { tokens, inFeatures, outFeatures }: ExpertShape) {
   const size = 1 / Math.sqrt(inFeatures);
   const weight = words(device, [experts * outFeatures, (inFeatures * bits) / 32]);
@@ -33,7 +33,7 @@ function operands(device: Device, { tokens, inFeatures, outFeatures }: ExpertSha
   const biases = filled(device, "bf16", [experts * outFeatures, inFeatures / group], -size, 0);
   const random = new Random(tokens);
   const x = filled(device, "f32", [tokens, inFeatures]);
-  // Single tokens take turns through all experts, so that none is in a cache; a prompt's take what they like.
+  // Single tokens go through all experts in turn, so that none is in a cache; a prompt's tokens choose theirs at random.
   const ids = Array.from({ length: tokens === 1 ? experts / k : 1 }, (_, turn) =>
     device.tensor("id32", [tokens, k]).copyFrom(Array.from({ length: tokens }, () => (tokens === 1 ? Array.from({ length: k }, (_, j) => turn * k + j) : random.distinct(k, experts))).flat()),
   );
@@ -49,7 +49,7 @@ export function expertCalls(device: Device, shape: ExpertShape): Calls<ExpertLin
   return { calls: ids.map((some) => ({ x, weight, scales, biases, ids: some, out })), tensors: [x, out, ...ids, ...Object.values(matrices)] };
 }
 
-/** As much for `linear`: one row by as many outputs as a token's experts have together, or the rows of each expert of a prompt. */
+/** As much work for `linear`: one row by all outputs of a token's experts together, or the rows of a prompt by each expert. */
 export function aloneCalls(device: Device, shape: ExpertShape): Calls<readonly LinearArguments[]> {
   const { tokens, outFeatures } = shape;
   const { x, ids, ...matrices } = operands(device, shape);
@@ -76,7 +76,7 @@ export function expertBenchmark(shape: ExpertShape, device: () => Device): Bench
   });
 }
 
-/** Gate and up of a token and of a prompt, and down of as many; each next to `linear`. */
+/** Gate and up for a token and for prompts, and down for as many; each next to `linear`. */
 export function expertShapes(threads: readonly number[]): ExpertShape[] {
   return [1, 8, 64, 512].flatMap((tokens) =>
     ([[2048, 1024], [512, 2048]] as const).flatMap(([inFeatures, outFeatures]) =>

@@ -9,7 +9,7 @@ import type { Shape } from "../shapes.ts";
 import { chainOf } from "../step-chain.ts";
 import type { StepArguments } from "../step-chain.ts";
 
-/** Bytes of one call's states of both kinds, and of tensors that are read or written once. */
+/** Bytes of one call's states of both kinds, and of the tensors that are read or written once. */
 function stepBytes(shape: Shape): { readonly states: number; readonly rest: number } {
   const { dtype, sequences, valueHeads } = shape;
   const channels = channelsOf(shape);
@@ -20,7 +20,7 @@ function stepBytes(shape: Shape): { readonly states: number; readonly rest: numb
   };
 }
 
-/** As for the recurrence, with gates and beta as a checkpoint's projections give them. */
+/** The calls, as for the recurrence, with gates and beta as a checkpoint's projections give them. */
 export function stepCalls(device: Device, shape: Shape): Calls<StepArguments> {
   const { dtype, sequences, valueHeads, temperature } = shape;
   const channels = channelsOf(shape);

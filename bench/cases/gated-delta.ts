@@ -1,4 +1,4 @@
-/** The gated delta rule: decode, bound by the states' bytes, and prefill, bound by its multiply-adds. */
+/** The gated delta rule: decode, bound by the states' bytes, and prefill, bound by multiply-adds. */
 import { gatedDelta } from "../../lib/index.ts";
 import type { Algorithm, Device, GatedDeltaArguments } from "../../lib/index.ts";
 import type { Benchmark } from "../benchmark.ts";
@@ -19,7 +19,7 @@ export function deltaBytes(shape: Shape): { readonly states: number; readonly re
 }
 
 /**
- * Three multiply-adds a state element and token (S k, S q and the update); the decay's multiplication is not counted. A
+ * Three multiply-adds per state element and token (S k, S q and the update); the decay's multiplication is not counted. A
  * call of one token is counted in bytes: it reads and writes each state once.
  */
 export function deltaWork(shape: Shape): Work {
@@ -28,7 +28,7 @@ export function deltaWork(shape: Shape): Work {
   return { kind: "multiply-adds", count: 3 * rowsOf(shape) * shape.valueHeads * dim * dim };
 }
 
-/** The arguments of as many calls as the shape's temperature asks for, each with tensors of its own. */
+/** The arguments of as many calls as the shape's temperature requires, each with its own tensors. */
 export function deltaCalls(device: Device, shape: Shape, algorithm: Algorithm = "auto"): Calls<GatedDeltaArguments> {
   const { dtype, sequences, valueHeads, temperature } = shape;
   const rows = rowsOf(shape);
@@ -64,7 +64,7 @@ function rotation(device: Device, shape: Shape, algorithm: Algorithm): Rotation 
   return { calls: calls.map((args) => [gatedDelta(args)]), tensors };
 }
 
-/** The benchmark of a shape; the chunked algorithm has a name of its own. */
+/** The benchmark of a shape; that of the chunked algorithm has a name of its own. */
 export function deltaBenchmark(shape: Shape, device: () => Device, algorithm: "auto" | "chunked" = "auto"): Benchmark {
   const name = nameOf(algorithm === "chunked" ? "gatedDelta-chunked" : "gatedDelta", shape);
   return opBenchmark(name, device, shape.threads, deltaWork(shape), (opened) => rotation(opened, shape, algorithm));

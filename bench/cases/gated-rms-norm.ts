@@ -11,7 +11,7 @@ function normBytes(shape: Shape): number {
   return 3 * rowsOf(shape) * shape.valueHeads * dim * bytesOf[shape.dtype];
 }
 
-/** As for the recurrence. */
+/** The calls, as for the recurrence. */
 export function normCalls(device: Device, shape: Shape): Calls<GatedRmsNormArguments> {
   const { dtype, valueHeads, temperature } = shape;
   const rows = rowsOf(shape);

@@ -1,4 +1,4 @@
-/** Projections of one row, bound by the weights' bytes, and of many, bound by multiply-adds; every form of weight. */
+/** Projections of one row, bound by the weights' bytes, and of many, bound by multiply-adds, with every form of weight. */
 import { linear } from "../../lib/index.ts";
 import type { Device, LinearArguments, Tensor, WeightFormat } from "../../lib/index.ts";
 import { weightLayouts } from "../../lib/native/weight-formats.ts";
@@ -35,13 +35,13 @@ export function linearName({ form, rows, inFeatures, outFeatures, threads, tempe
 
 const formatOf = (form: LinearShape["form"]): WeightFormat => (form in affineForms ? affineForms[form as keyof typeof affineForms] : (form as WeightFormat));
 
-/** Bits of an element, scales and biases included. */
+/** Bits per element, including scales and biases. */
 function bitsOf(form: LinearShape["form"]): number {
   const { elements, bytes, scales } = weightLayouts[formatOf(form)];
   return (8 * (bytes + (scales === "float" ? 4 : scales === undefined ? 0 : 1))) / elements;
 }
 
-/** Words of any bits. */
+/** Words with random bits. */
 export function words(device: Device, shape: readonly [number, number]): Tensor {
   const tensor = device.tensor("u32", shape);
   const data = tensor.data as Uint32Array;
@@ -51,7 +51,7 @@ export function words(device: Device, shape: readonly [number, number]): Tensor 
   return tensor;
 }
 
-/** Where a block of a type of ggml has numbers of 16 bits, which must be finite. */
+/** The places of the 16-bit numbers in a block of each ggml type, which must be finite. */
 const halvesOf: Readonly<Partial<Record<WeightFormat, readonly number[]>>> = {
   q4_1: [0, 2], q5_1: [0, 2], q2_k: [80, 82], q3_k: [108], q4_k: [0, 2], q5_k: [0, 2], q6_k: [208],
 };
@@ -125,7 +125,7 @@ export function linearFormBenchmark(shape: LinearShape, device: () => Device): B
   });
 }
 
-/** The projections of a model of 0.8 billion weights: its MLP, both ways. */
+/** The projections of a model with 0.8 billion weights: its MLP's, in both directions. */
 export function linearShapes(threads: readonly number[]): LinearShape[] {
   const one = (["f32", "bf16", "q8", "q6", "q5", "q4", "q3", "q2", ...otherForms] as const).flatMap((form) =>
     threads.map((count) => ({ form, rows: 1, inFeatures: 1024, outFeatures: 3584, threads: count, temperature: "cold" as const })),

@@ -34,7 +34,7 @@ export function linearBenchmark(shape: Shape, device: () => Device): Benchmark {
   });
 }
 
-/** Slot i of the first half goes to slot i of the second, one a sequence. */
+/** Slot i of the first half is copied to slot i of the second, one per sequence. */
 export function copyCalls(device: Device, shape: Shape): Calls<CopySlotsArguments> {
   const { sequences, valueHeads } = shape;
   const copies = copiesOf(shape.temperature, 2 * sequences * valueHeads * dim * dim * bytesOf[shape.dtype]);

@@ -1,7 +1,7 @@
 /**
- * How fast the pool's second thread joins in. It spins for at most 50 µs after its last job and sleeps after that, so the
+ * How quickly the pool's second thread joins in. It spins for at most 50 µs after its last job and then sleeps, so the
  * same op runs right after another one (`awake`) and after a pause (`asleep`), on one thread and on two. The cost of waking is
- * the time of two threads less half of that of one.
+ * the time on two threads less half of the time on one.
  */
 import { gatedDelta } from "../../lib/index.ts";
 import type { Device } from "../../lib/index.ts";
@@ -36,7 +36,7 @@ async function timeCalls(device: Device, threads: number, asleep: boolean, budge
   }
 }
 
-/** The benchmarks of waking; `threadCounts` are those of the machine. */
+/** The benchmarks of waking; `threadCounts` are the machine's. */
 export function wakeBenchmarks(threadCounts: readonly number[], of: (threads: number) => Device): Benchmark[] {
   return threadCounts
     .filter((threads) => threads <= 2)

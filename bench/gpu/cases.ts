@@ -1,6 +1,6 @@
 /**
  * The cases of the GPU benchmark: ops as a program encodes them, at the sizes of a Qwen3-Next or Qwen3.5 layer, and the
- * bytes that each has to move. Nothing runs here: the emulator records how the Metal backend dispatches them.
+ * bytes that each must move. Nothing runs here: the emulator records how the Metal backend dispatches the ops.
  */
 import { add, attention, causalConv1d, embedding, gatedDelta, gatedDeltaStep, gatedRmsNorm, linear, rmsNorm, siluMul, topK } from "../../lib/index.ts";
 import type { Device, FloatDType, Op, Products, Tensor } from "../../lib/index.ts";
@@ -14,10 +14,10 @@ const channels = 2 * keys + valueHeads * dim;
 
 export type Case = {
   readonly name: string;
-  /** Cases of a group are timed side by side with one copy, of the first one's bytes. */
+  /** Cases of a group are timed side by side with one copy, which moves the first case's bytes. */
   readonly group: string;
   readonly bytes: number;
-  /** Kernel arguments of which every launch has memory of its own; "*" for all. */
+  /** Kernel arguments for which every launch has memory of its own; "*" for all. */
   readonly rotate: readonly string[];
   readonly ops: (device: Device) => readonly Op[];
   /** Settings of the emulator that select kernels which the host chooses on other GPUs. */
@@ -103,10 +103,10 @@ function norm(device: Device, tokens: number): Op {
 type WeightForm = "f32" | "bf16" | "q4" | "q6" | "q8";
 const group = 64;
 
-/** Bits of a weight; packed ones have a scale and a bias of bf16 for each group. */
+/** Bits per weight; packed weights have a scale and a bias in bf16 for each group. */
 const weightBits = { f32: 32, bf16: 16, q4: 4 + 32 / group, q6: 6 + 32 / group, q8: 8 + 32 / group } as const;
 
-/** A projection with activations of bf16 for packed weights, as models have them, and of float32 for the others. */
+/** A projection with bf16 activations for packed weights, as in models, and with float32 activations for the others. */
 function project(device: Device, rows: number, form: WeightForm, inputs: number, outputs: number, products: Products): Op {
   const x = form === "f32" || form === "bf16" ? "f32" : "bf16";
   const given = { x: tensor(device, x, [rows, inputs]), out: tensor(device, x, [rows, outputs]), products };
@@ -132,7 +132,7 @@ function projectCase(form: WeightForm, rows: number, inputs: number, outputs: nu
   };
 }
 
-/** A GPU with fewer registers: pipelines of many have fewer threads, and the host takes tiles of two rows. */
+/** A GPU with fewer registers: pipelines that use many have fewer threads, and the host chooses tiles of two rows. */
 const fewerThreads = { GATED_DELTA_EMULATOR_MAX_THREADS: "384" };
 
 function twoRowsCase(form: WeightForm, rows: number, inputs: number, outputs: number): Case {
@@ -166,7 +166,7 @@ function embeddingCase(form: "bf16" | "q4", rows: number, columns: number): Case
   };
 }
 
-/** The largest of a token's logits. Their contents are random and made on the card, so that no order is easier than others. */
+/** The largest of a token's logits. These are random and made on the card, so that no order is easier than another. */
 function topKCase(rows: number, k: number): Case {
   const vocabulary = 248320;
   return {
@@ -178,7 +178,7 @@ function topKCase(rows: number, k: number): Case {
   };
 }
 
-/** Element-wise ops and the plain norm, rows of `length` bf16, with all they read and write in memory of its own. */
+/** Element-wise ops and the plain norm on rows of `length` bf16 numbers. Everything that they read and write has its own memory. */
 function rowsCase(name: string, tokens: number, length: number, tensors: number, op: (row: () => Tensor, d: Device) => Op): Case {
   return {
     name: `${name}/T${tokens}`,
@@ -189,7 +189,7 @@ function rowsCase(name: string, tokens: number, length: number, tensors: number,
   };
 }
 
-/** Attention as Qwen3.5's layers have it: heads of 256, pages and activations of bf16. A sequence's pages lie apart. */
+/** Attention as in Qwen3.5's layers: heads of 256, and pages and activations in bf16. A sequence's pages are not adjacent. */
 function attentionCase(heads: number, kvHeads: number, sequences: number, tokens: number, past: number, products: Products = "rows"): Case {
   const [headDim, pageTokens] = [256, 64];
   const rows = sequences * tokens;
@@ -308,7 +308,7 @@ export const cases: readonly Case[] = [
   projectCase("q6", 1, 2048, 12288),
   projectCase("q8", 1, 2048, 12288),
   ...(["bf16", "q4"] as const).map((form) => projectCase(form, 1, 6144, 2048, "/down")),
-  // One row, as models have them: more outputs than inputs, and fewer.
+  // One row, as in models: with more outputs than inputs, and with fewer.
   ...(
     [
       [1024, 3584],

@@ -9,7 +9,7 @@ import { Random } from "../../test/support/random.ts";
 const dtypes = ["f32", "f16", "bf16"] as const;
 const [experts, k] = [3, 2] as const;
 const outputs = 37 as number;
-/** Columns of two of the largest blocks. */
+/** The columns of two of the largest blocks. */
 const columns = 512;
 
 type Weight = Pick<Parameters<typeof linear>[0], "weight" | "scales" | "weightFormat">;
@@ -35,7 +35,7 @@ function matrices(device: Device, random: Random, format: string, of: readonly n
   return { weightFormat: block, weight: device.tensorFrom("u8", [...of, rowsEach, bytes.shape[1]!], Uint8Array.from(bytes.data)) };
 }
 
-/** Every format with rows of bf16, and one of each family with the others. */
+/** Every format with rows of bf16, and one format of each family with rows of the other dtypes. */
 export function* everyFormat(device: Device): Generator<readonly Op[]> {
   const random = new Random(11);
   for (const t of dtypes) {
@@ -44,7 +44,7 @@ export function* everyFormat(device: Device): Generator<readonly Op[]> {
       const weight = matrices(device, random, format, []);
       for (const rows of [1, 11, 35]) yield [linear({ x: row(rows, columns), ...weight, out: row(rows, outputs) })];
       yield [embedding({ ...weight, ids: [outputs - 1, 0, 5], out: row(3, columns) })];
-      // One row of more than 2048 outputs, and of more than 8192, have forms of their own: large records, so not of every format.
+      // One row with more than 2048 outputs, or with more than 8192, has a separate form: the records are large, so not for every format.
       const wide = t === "bf16" && ["q4_k", "q5_k", "q6_k", "q8_0"].includes(format) ? [2056, 8200] : [];
       for (const many of wide) yield [linear({ x: row(1, columns), ...matrices(device, random, format, [], many), out: row(1, many) })];
       const each = matrices(device, random, format, [experts]);

@@ -81,7 +81,7 @@ export function* every(device: Device): Generator<readonly Op[]> {
       for (const s of dtypes) {
         yield [gatedDelta(recurrence(device, t, s, keyDim, [0, 2, 2, 5]))];
         yield [gatedDelta(recurrence(device, t, s, keyDim, seqlens))];
-        // More than 128 threadgroups, which have forms of their own: large records, so not of every kernel.
+        // More than 128 threadgroups, which have separate forms: the records are large, so not for every kernel.
         if (keyDim === 64 && (t === s || s === "f32")) yield [gatedDelta(many(device, t, s, keyDim))];
         const channels = 2 * keyHeads * keyDim + valueHeads * valueDim;
         yield [
@@ -126,7 +126,7 @@ export function* every(device: Device): Generator<readonly Op[]> {
         yield [commitCausalConv1d({ x, state, cuSeqlens, counts: [1, 0, 1], readSlots, writeSlots })];
       }
     }
-    // So many sequences that a thread has two of them, and the last has one.
+    // Enough sequences for a thread to have two of them, and the last to have one.
     const sequences = 513;
     const x = made(device, t, [sequences, 72]);
     const numbers = Array.from({ length: sequences + 1 }, (_, i) => i);
@@ -159,8 +159,8 @@ export function* every(device: Device): Generator<readonly Op[]> {
       }
     }
     for (const bits of [2, 3, 4, 5, 6, 8]) {
-      // One row of more than 2048 outputs has a form of its own; its columns of x go by spans of 2048. Of 4 bits, where there are more
-      // columns, another.
+      // One row with more than 2048 outputs has a form of its own; its columns of x are taken in spans of 2048. With 4 bits and more
+      // columns, there is another form.
       const wide = t !== "bf16" ? [] : bits === 4 ? ([[1, 2304, 2056], [1, 2816, 2568]] as const) : ([[1, 320, 2056]] as const);
       for (const [rows, inputs, outputs] of [[1, 2304, 37], ...wide, [3, 288, 37], [11, 96, 37], [35, 320, 37]] as const) {
         const weight = device.tensor("u32", [outputs, (inputs * bits) / 32]);
@@ -180,7 +180,7 @@ export function* every(device: Device): Generator<readonly Op[]> {
   }
 }
 
-/** Mixtures: few tokens, whose rows take their experts' matrices directly, and many, whose rows are sorted first. */
+/** Mixtures: few tokens, whose rows use their experts' matrices directly, and many, whose rows are sorted first. */
 function* mixtures(device: Device): Generator<readonly Op[]> {
   const [experts, k, outputs] = [5, 2, 37];
   for (const t of dtypes) {

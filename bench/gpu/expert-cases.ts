@@ -1,9 +1,9 @@
-/** Experts' products on a GPU: those of one token and of a prompt, next to `linear` of as many bytes, or rows a matrix. */
+/** Experts' products on a GPU: for one token and for a prompt, next to `linear` with as many bytes, or with as many rows per matrix. */
 import { expertLinear, linear } from "../../lib/index.ts";
 import type { Device } from "../../lib/index.ts";
 import type { Case } from "./cases.ts";
 
-/** Weights of 4 bits in groups of 64 with scales and biases of bf16, as in Qwen3.5-35B-A3B: gate and up of each expert. */
+/** Weights of 4 bits in groups of 64 with scales and biases in bf16, as in Qwen3.5-35B-A3B: gate and up of each expert. */
 const [experts, k, inputs, outputs, bits, group] = [256, 8, 2048, 1024, 4, 64];
 
 const bytes = (matrices: number, rows: number): number => (matrices * inputs * outputs * (bits + 32 / group)) / 8 + 2 * rows * (inputs + outputs);
@@ -23,14 +23,14 @@ function expertCase(tokens: number): Case {
     rotate: tokens === 1 ? ["weight", "scales", "biases"] : [],
     ops: (device) => {
       const ids = device.tensor("id32", [tokens, k]);
-      // An odd step visits all experts, each as often.
+      // An odd step visits all experts equally often.
       for (let i = 0; i < rows; i += 1) ids.data[i] = (i * 77) % experts;
       return [expertLinear({ x: device.tensor("bf16", [tokens, inputs]), ...matrix(device, [experts, outputs]), ids, out: device.tensor("bf16", [tokens, k, outputs]) })];
     },
   };
 }
 
-/** One row by the outputs of as many matrices as a token has. */
+/** One row by the outputs of as many matrices as a token uses. */
 const sameBytes: Case = {
   name: "experts/q4/T1/linear",
   group: "experts/q4/T1",
@@ -39,7 +39,7 @@ const sameBytes: Case = {
   ops: (device) => [linear({ x: device.tensor("bf16", [1, inputs]), ...matrix(device, [k * outputs]), out: device.tensor("bf16", [1, k * outputs]) })],
 };
 
-/** As many rows as 512 tokens give each matrix, by the outputs of all of them. */
+/** As many rows as 512 tokens give each matrix, by the outputs of all matrices. */
 const sameRows: Case = {
   name: "experts/q4/T512/linear",
   group: "experts/q4/T512",

@@ -1,14 +1,14 @@
-/** One row by matrices in blocks of ggml, next to MLX's forms of as many bits: activations of bf16, the shape of `project`. */
+/** One row by matrices in ggml's blocks, next to MLX's forms with as many bits: activations in bf16, and the shape of `project`. */
 import { linear } from "../../lib/index.ts";
 import type { Device } from "../../lib/index.ts";
 import type { Case } from "./cases.ts";
 
 const [inputs, outputs, group] = [2048, 12288, 64];
 
-/** Blocks: their elements and bytes. */
+/** The elements and bytes of each kind of block. */
 const blocks = { q4_k: [256, 144], q5_k: [256, 176], q6_k: [256, 210], q8_0: [32, 34] } as const;
 
-/** MLX's form: scales and biases of bf16 for each group. */
+/** MLX's form: scales and biases in bf16 for each group. */
 const packed = (bits: number) => (device: Device) => ({
   weight: device.tensor("u32", [outputs, (inputs * bits) / 32]),
   scales: device.tensor("bf16", [outputs, inputs / group]),
@@ -32,7 +32,7 @@ function rowCase(name: string, pair: string, bytesOfRow: number, weight: (device
   };
 }
 
-/** MLX's form first: the copy is of its bytes. */
+/** MLX's form comes first: the copy moves its bytes. */
 const pairOf = (bits: number, format: keyof typeof blocks): Case[] => [
   rowCase(`${format}/affine${bits}`, format, (inputs * (bits + 32 / group)) / 8, packed(bits)),
   rowCase(format, format, (inputs / blocks[format][0]) * blocks[format][1], blocked(format)),

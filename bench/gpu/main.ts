@@ -1,6 +1,6 @@
 /** `npm run bench:gpu -- --pack FOLDER` fills a folder for a machine with an NVIDIA card; `--report FOLDER` makes a table of
- * the output of its run.sh. `--peers FOLDER` with `--pack`: other projects' kernels, too (peers.ts). The other options
- * are how it calls itself. */
+ * the output of its run.sh. `--peers FOLDER` with `--pack` adds other projects' kernels (peers.ts). The other options
+ * are those with which it calls itself. */
 import { parseArgs } from "node:util";
 import { report } from "./report.ts";
 import { encode, pack, runEvery } from "./pack.ts";

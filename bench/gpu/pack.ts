@@ -1,4 +1,4 @@
-/** Fills a folder with the translated kernels, the cases' dispatches and a runner that needs nothing else but CUDA. */
+/** Fills a folder with the translated kernels, the cases' dispatches and a runner that needs nothing but CUDA. */
 import { spawnSync } from "node:child_process";
 import { copyFileSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -8,20 +8,20 @@ import { cases } from "./cases.ts";
 import { every } from "./every.ts";
 import { readPeers, writeOutline } from "./peers.ts";
 
-/** Of a kernel's forms: more than any has. */
+/** A number of forms per kernel: more than any kernel has. */
 const formsEach = 64;
 
-/** Of the GPU that the dispatches are recorded for: with it, those that are compared and those that are timed take the same forms. */
+/** The cores of the GPU that dispatches are recorded for: with these, compared and timed dispatches have the same forms. */
 const cores = "64";
 
 const root = join(import.meta.dirname, "..", "..");
 
-/** After so many submissions the work limit of a command buffer is that of a GPU as fast as any. */
+/** After this many submissions, the work limit of a command buffer is that for the fastest GPUs. */
 const submissions = 9;
 
 /**
- * Encodes one case; the emulator writes its dispatches' outlines, since this process was told to (see `pack`). Those of the last
- * submission stay: before it the backend has learned that nothing needs to be cut for this GPU.
+ * Encodes one case; the emulator writes the outlines of its dispatches, as this process was told (see `pack`). Those of the last
+ * submission remain: before it, the backend has learned that nothing needs to be cut for this GPU.
  */
 export function encode(number: number): void {
   const c = cases[number];
@@ -36,7 +36,7 @@ export function encode(number: number): void {
   }
 }
 
-/** Runs every kernel on the emulator, which writes the dispatches down. */
+/** Runs every kernel on the emulator, which records the dispatches. */
 export function runEvery(): void {
   using device = Device.open("metal");
   for (const ops of every(device)) {
@@ -45,7 +45,7 @@ export function runEvery(): void {
   }
 }
 
-/** In a process of its own: native code sees the environment that its process began with. */
+/** Runs main.ts in a process of its own: native code sees the environment that its process began with. */
 function child(args: readonly string[], env: Record<string, string>): void {
   const { status, stderr } = spawnSync(process.execPath, [join(import.meta.dirname, "main.ts"), ...args], {
     env: { ...process.env, GATED_DELTA_EMULATOR_CORES: cores, ...env },
@@ -98,7 +98,7 @@ export async function pack(output: string, peersFolder?: string): Promise<number
       count += 1;
     }
     rmSync(made, { recursive: true });
-    // Cases of a group are next to each other.
+    // The cases of a group are next to each other.
     if (cases[number + 1]?.group === c.group) continue;
     for (const [i, peer] of peers.entries()) {
       if (peer.group !== c.group) continue;

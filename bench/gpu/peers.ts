@@ -6,24 +6,24 @@ import { existsSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { writeCuda } from "../../test/emulator/build.ts";
 
-/** One argument of a kernel: contents made on the card for a buffer of so many bytes, or what it holds. */
+/** One argument of a kernel: the size of a buffer whose contents are made on the card, or the contents themselves. */
 type Argument = { readonly bytes: number } | { readonly i32: readonly number[] } | { readonly f32: readonly number[] };
 
 export type Peer = {
   readonly name: string;
-  /** Of the cases that it is timed side by side with (cases.ts). */
+  /** The group of the cases that it is timed side by side with (cases.ts). */
   readonly group: string;
   readonly kernel: string;
-  /** Threads of a threadgroup, and threadgroups. */
+  /** The threads of a threadgroup, and the threadgroups. */
   readonly threads: readonly [number, number, number];
   readonly groups: readonly [number, number, number];
-  /** By index, the arguments; null leaves one out. */
+  /** The arguments by index; null leaves one out. */
   readonly buffers: readonly (Argument | null)[];
-  /** Names of arguments of which each launch has memory of its own. */
+  /** Names of the arguments for which each launch has memory of its own. */
   readonly rotate?: readonly string[];
   /** Function constants by name: their Metal type and value. */
   readonly constants?: Readonly<Record<string, readonly ["bool" | "short" | "int" | "uint" | "float", number]>>;
-  /** By index, bytes of threadgroup memory. */
+  /** The bytes of threadgroup memory by index. */
   readonly threadgroupMemory?: readonly number[];
 };
 
@@ -41,7 +41,7 @@ export function readPeers(folder: string, output: string): readonly Peer[] {
   return peers;
 }
 
-/** Writes a peer's dispatch as the emulator writes the outlines of this project's (test/emulator/runtime/record_file.h). */
+/** Writes a peer's dispatch as the emulator writes the outlines of this project's dispatches (test/emulator/runtime/record_file.h). */
 export function writeOutline(peer: Peer, path: string): void {
   const parts: Uint8Array[] = [Buffer.from("EMUOUTL1")];
   const u32 = (n: number): void => void parts.push(new Uint8Array(Uint32Array.of(n).buffer));
@@ -82,7 +82,7 @@ export function writeOutline(peer: Peer, path: string): void {
   writeFileSync(path, Buffer.concat(parts));
 }
 
-/** record_file.h's outline_bytes. */
+/** `outline_bytes` of record_file.h. */
 const outlineBytes = 512 << 10;
 
 function bytesOf(argument: Argument): Uint8Array {

@@ -1,4 +1,4 @@
-/** The page bench/gpu.md, from what run.sh left in a folder: every number in it is of that run. */
+/** The page bench/gpu.md, from the files that run.sh left in a folder: every number in it comes from that run. */
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { targets } from "./targets.ts";
@@ -84,7 +84,7 @@ export function report(folder: string): string {
   ].join("\n");
 }
 
-/** The section of the page that is not of the card stays as it is. */
+/** The section of the page that is not about the card stays as it is. */
 function host(): string[] {
   const page = join(import.meta.dirname, "..", "gpu.md");
   const section = existsSync(page) ? /^## Host\n[^]*?(?=^## |$(?![^]))/m.exec(readFileSync(page, "utf8")) : null;

@@ -5,7 +5,7 @@ type Target = {
   readonly what: string;
   readonly before: string;
   readonly case: string;
-  /** At most so many microseconds, or at least such a share of the speed of the copy, or of another case, in percent. */
+  /** At most this many microseconds, or at least this share, in percent, of the speed of the copy or of another case. */
   readonly limit: { readonly microseconds: number } | { readonly share: number; readonly of?: string };
 };
 
@@ -45,7 +45,7 @@ const list: readonly Target[] = [
   { what: "experts, 512 tokens", before: "", case: "experts/q4/T512", limit: { share: 70, of: "experts/q4/T512/linear" } },
 ];
 
-/** Rows of a table: what, before, target, now, and whether it is met. */
+/** Rows of a table: the case, before, target, now, and whether the target is met. */
 export function targets(timed: ReadonlyMap<string, Timed>): string[][] {
   const rows = list.map(({ what, before, case: name, limit }) => {
     const t = timed.get(name);

@@ -1,4 +1,4 @@
-/** Submissions whose dispatches are counted. Their sizes are small: what the host does depends on the number of ops alone. */
+/** Submissions whose dispatches are counted. Their sizes are small: the host's work depends only on the number of ops. */
 import { join } from "node:path";
 import { GatedDeltaNet, StatePool, gatedDeltaStep } from "../../lib/index.ts";
 import type { Device, Op } from "../../lib/index.ts";
@@ -45,7 +45,7 @@ function chain(device: Device, args: ReturnType<typeof layer>): readonly Op[] {
   return chainOf({ ...args, between });
 }
 
-/** The same ops encoded anew, and recorded once. */
+/** The same ops encoded anew each time, and recorded once. */
 function* both(device: Device, name: string, ops: () => readonly Op[]): Generator<Case> {
   yield {
     name: `${name}, encoded`,
@@ -75,7 +75,7 @@ export async function* cases(device: Device): AsyncGenerator<Case> {
   yield* model(device);
 }
 
-/** A checkpoint's mixer, projections included. */
+/** A checkpoint's mixer, including its projections. */
 function* mixer(device: Device): Generator<Case> {
   using mixer = GatedDeltaNet.load(device, join(golden, "layer-bf16.safetensors"), { layer: 0 });
   using pool = StatePool.create(device, { slots: 1, layers: 1, ...mixer.stateShape });

@@ -1,9 +1,9 @@
 /**
- * `npm run bench:host`: what the Metal backend's host does for a dispatch, counted on the emulation: encoder calls, heap
- * objects, retains and releases. Each case runs twice before it is counted, so that pipelines are compiled and buffers are
- * there. `encoding` is from the making of a command buffer to its commit; `all` since the commit before it, so with checks,
- * descriptors and the submission. Completion runs on a thread of Metal's and is in neither. `--json` gives one line a case,
- * `--only TEXT` leaves out those whose names do not have it.
+ * `npm run bench:host`: the Metal backend's host work per dispatch, counted on the emulation: encoder calls, heap objects,
+ * retains and releases. Each case runs twice before it is counted, so that pipelines are compiled and buffers exist.
+ * `encoding` runs from the creation of a command buffer to its commit; `all` begins at the previous commit, and so includes
+ * checks, descriptors and the submission. Completion runs on a thread of Metal's and is in neither. `--json` prints one line
+ * per case, and `--only TEXT` leaves out those whose names do not contain the text.
  */
 import { readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -30,7 +30,7 @@ interface Work {
   readonly releases: number;
 }
 
-/** Of one submission: command buffers and the sum of their counts. */
+/** The command buffers of one submission, and the sum of their counts. */
 export interface Row {
   readonly name: string;
   readonly commandBuffers: number;
@@ -54,7 +54,7 @@ function add(a: Counts, b: Counts): Counts {
   };
 }
 
-/** Runs every case; the process has the variable set. */
+/** Runs every case, in a process for which the variable was set. */
 async function measure(file: string, only: string): Promise<Row[]> {
   const linesOf = () => readFileSync(file, "utf8").trimEnd().split("\n");
   using device = Device.open("metal");

@@ -1,16 +1,16 @@
 /**
  * Expectations for the GPU's rows on an M2 Max with 38 cores (400 GB/s, 13.6 TFLOP/s in float32), before any Apple GPU has run them:
- * from the same kernels on an NVIDIA H200 (bench/gpu.md), Apple's specification, and published times of MLX's kernels. A first
- * receipt is held against them. Shares of a copy should hold on other chips; rates follow the cores and their clock.
+ * from the same kernels on an NVIDIA H200 (bench/gpu.md), Apple's specification, and published times of MLX's kernels. The first
+ * receipt is compared with them. Shares of a copy should hold on other chips; rates follow the cores and their clock.
  */
 
-/** The least and the most that is expected. */
+/** The least and the greatest expected value. */
 export type Range = readonly [least: number, most: number];
 
 export interface Estimate {
-  /** Names of rows, of which `*` stands for any part without a slash. */
+  /** Names of rows, in which `*` stands for any part without a slash. */
   readonly rows: string;
-  /** Percent of a copy of as many bytes, or 10^9 operations a second: the number that the row has. */
+  /** Percent of the speed of a copy of as many bytes, or 10^9 operations a second, whichever the row has. */
   readonly range: Range;
   readonly why: string;
 }

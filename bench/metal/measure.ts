@@ -12,22 +12,22 @@ import { gpuNanoseconds } from "./gpu-time.ts";
 /** A line of the GPU's results. */
 export interface MetalRow {
   readonly name: string;
-  /** The GPU's time of a call: the median, and the least. */
+  /** The GPU's time for a call: the median, and the least. */
   readonly us: number;
   readonly usMin: number;
-  /** Least bytes that a call moves, and the time of a copy of as many, probed before and after it; null where arithmetic is the limit. */
+  /** The least bytes that a call moves, and the time of a copy of as many, probed before and after it; null if arithmetic is the limit. */
   readonly bytes: number | null;
   readonly copyUs: number | null;
   readonly sharePercent: number | null;
-  /** 10^9 operations a second, two to a multiply-add, where these are the limit. */
+  /** 10^9 operations a second, two per multiply-add, if these are the limit. */
   readonly gflops: number | null;
-  /** Of that share or rate, on an M2 Max; null for a row without one. */
+  /** The estimate of that share or rate on an M2 Max; null for a row without one. */
   readonly estimate: Range | null;
 }
 
 /** How much to measure. */
 export interface MetalBudget {
-  /** Calls before the first that counts: the GPU's clock has to rise, and pipelines to be compiled. */
+  /** Calls before the first that is counted: the GPU's clock must rise first, and pipelines must be compiled. */
   readonly warmUp: number;
   readonly samples: number;
 }
@@ -35,7 +35,7 @@ export interface MetalBudget {
 export const fullMetalBudget: MetalBudget = { warmUp: 20, samples: 51 };
 export const quickMetalBudget: MetalBudget = { warmUp: 1, samples: 3 };
 
-/** The median and the least GPU time of a call, in microseconds. Each is a submission of its own, so that none overlaps another. */
+/** The median and the least GPU time of a call, in microseconds. Each call is its own submission, so that none overlaps another. */
 function timesOf(device: Device, { calls }: Rotation, { warmUp, samples }: MetalBudget): { readonly us: number; readonly usMin: number } {
   const call = (i: number) => {
     const before = gpuNanoseconds(device);
@@ -56,7 +56,7 @@ function disposing<Result>(rotation: Rotation, body: (rotation: Rotation) => Res
   }
 }
 
-/** A copy that moves about as many bytes, half of them read and half written, scaled to these. */
+/** The time of a copy that moves about as many bytes, half of them read and half written, scaled to this number. */
 function copyUs(device: Device, bytes: number, temperature: Temperature, budget: MetalBudget): number {
   const slot = 2 * dim * dim * 4;
   const slots = Math.max(1, Math.round(bytes / slot));

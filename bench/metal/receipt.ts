@@ -1,4 +1,4 @@
-/** The receipt of `npm run bench`: what was measured, on which machine, and whether a GPU did it. */
+/** The receipt of `npm run bench`: the measurements, the machine, and whether a GPU ran them. */
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { machine, receiptName } from "../../test/run/receipt.mjs";

@@ -1,4 +1,4 @@
-/** The GPU's benchmarks: the sizes that bench/gpu.md has for another GPU. */
+/** The GPU's benchmarks, at the sizes that bench/gpu.md has for another GPU. */
 import type { Benchmark } from "../benchmark.ts";
 import { attentionBenchmark } from "../cases/attention.ts";
 import { convBenchmark } from "../cases/causal-conv1d.ts";
@@ -10,7 +10,7 @@ import type { LinearShape } from "../cases/linear.ts";
 import { shapesOf } from "../shapes.ts";
 import type { Shape } from "../shapes.ts";
 
-/** The measurement is `measureOnGpu`'s: these are never timed by the clock. */
+/** `measureOnGpu` measures these: they are never timed by the clock. */
 const none = () => {
   throw new Error("a benchmark of the GPU has no device of its own");
 };
@@ -24,7 +24,7 @@ function linears(): LinearShape[] {
   return (["f32", "bf16", "q8", "q6", "q4"] as const).flatMap((form) => [1, 8, 64, 512].map((rows) => ({ form, rows, ...square })));
 }
 
-/** Names without the number of threads, which a GPU does not have. */
+/** The benchmarks, whose names leave out the number of threads, since a GPU has none. */
 export function metalSuite(): Benchmark[] {
   const few = [1, 4, 8, 16, 64];
   const all = [

@@ -1,6 +1,6 @@
 /**
- * Times the choice of a token: from whole rows of logits in JavaScript, and from the k largest, which the device finds. Processor time
- * of the process, both ways in turns: the best and the median round.
+ * Times the choice of a token: from whole rows of logits in JavaScript, and from the k largest, which the device finds. Prints the
+ * processor time of the process, both ways in turns: the best and the median round.
  *
  *     bun bench/model/choices.ts [--tokens 248320] [--rounds 15]
  */
@@ -14,7 +14,7 @@ import { Random } from "../../test/support/random.ts";
 
 const { values: options } = parseArgs({ options: { tokens: { type: "string", default: "248320" }, rounds: { type: "string", default: "15" } } });
 const [vocabSize, rounds] = [Number(options.tokens), Number(options.rounds)];
-/** Choices of a round. */
+/** The number of choices in a round. */
 const each = 20;
 
 const settings: Readonly<Record<string, SamplingSettings>> = {
@@ -26,7 +26,7 @@ const settings: Readonly<Record<string, SamplingSettings>> = {
 
 using device = Device.open({ backend: "cpu", threads: 1 });
 const random = new Random(5);
-// Several rows, which the cache does not keep, as those of a model's steps.
+// Several rows, which do not stay in the cache, like those of a model's steps.
 const rows = 8;
 const logits = device.tensor("f32", [rows, vocabSize]);
 for (let i = 0; i < logits.data.length; i++) logits.data[i] = random.normal() * 3;

@@ -1,6 +1,6 @@
 /**
- * Times tokens of a session with constraints and without, in turns: its model has the shape of Qwen3.5-0.8B, random weights and a tokenizer
- * that is as large. The random model never ends a value by itself, so answers stay within their strings.
+ * Times tokens of a session with constraints and without, in turns: its model has the shape of Qwen3.5-0.8B, random weights and an equally
+ * large tokenizer. The random model never ends a value by itself, so answers stay within their strings.
  *
  *     bun bench/model/random-model.ts FOLDER --form 4bit
  *     bun bench/model/constraint-tokens.ts FOLDER [--threads 2] [--tokens 24] [--rounds 5]

@@ -3,8 +3,8 @@
  *
  * - `decode`: the neighbours alone, one token each;
  * - `fork`: one pass over the neighbours' tokens and, by a fork of each drafting sequence, its guesses;
- * - `mixed`: one pass, in which the drafting sequences verify; then all guesses are accepted;
- * - `two`: the neighbours' tokens, then the verification, each a submission; then all guesses are accepted.
+ * - `mixed`: one pass, in which the drafting sequences verify their guesses; then all guesses are accepted;
+ * - `two`: the neighbours' tokens, then the verification, each as a submission; then all guesses are accepted.
  *
  *     bun bench/model/drafts.ts FOLDER [--threads 2] [--neighbours 0,1,4] [--drafting 1,3] [--tokens 8] [--rounds 12]
  */
@@ -47,7 +47,7 @@ async function read(count: number): Promise<Sequence[]> {
 /** Milliseconds of a step. */
 interface Times {
   readonly wall: number;
-  /** Of all cores together: other programs add less to it. */
+  /** The processor time of all cores together: other programs add less to it. */
   readonly cpu: number;
 }
 

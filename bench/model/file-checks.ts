@@ -1,6 +1,6 @@
 /**
  * Measures the comparison of mapped files before a submission: the time of `plan.run()` for a plan whose one op reads weights in
- * 1 to 64 mapped files, less that of the same plan over copies, a file.
+ * 1 to 64 mapped files, less that of the same plan over copies, per file.
  *
  *     bun bench/model/file-checks.ts
  */
@@ -25,7 +25,7 @@ function inFile(name: string): Tensor {
   return makeTensor(device, window!.storage({ offset: 0, bytes: 256 }), "f32", 0, [8, 8], [8, 1]) as Tensor;
 }
 
-/** Microseconds of a replay, the least of some rounds. */
+/** Microseconds of a replay: the least of several rounds. */
 function replay(weights: readonly Tensor[]): number {
   const outs = weights.map(() => device.tensor("f32", [1, 8]));
   using plan = device.plan((pass) => weights.forEach((weight, i) => pass.linear({ x, weight, out: outs[i]! })));

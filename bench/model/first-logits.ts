@@ -1,11 +1,11 @@
 /**
- * Measures loading a GGUF file, its tokenizer included, up to the first logits of a prompt, and tokens after it, here and by llama.cpp: a process each, in
- * turns, on a file in the page cache.
+ * Measures loading a GGUF file, including its tokenizer, up to the first logits of a prompt, and the tokens after it, here and with
+ * llama.cpp: in a process each, in turns, on a file in the page cache.
  *
  *     python bench/model/llama.py FILE --dense --tokenizer tokenizer.json
  *     bun bench/model/first-logits.ts FILE PATH-OF-NODE-LLAMA-CPP [--rounds 3] [--prompt 20] [--tokens 16] [--threads 2]
  *
- * Times are those of the clock and, in brackets, of the process on all processors: on a machine with other work only those compare.
+ * Times are those of the clock and, in brackets, of the process on all processors: on a machine with other work, only the latter compare.
  */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -27,14 +27,14 @@ if (file === undefined || (client === undefined && values.child === undefined)) 
 }
 const [rounds, prompt, tokens, threads] = [values.rounds, values.prompt, values.tokens, values.threads].map(Number) as [number, number, number, number];
 
-/** Milliseconds by the clock, and of the process on all processors. */
+/** Milliseconds by the clock, and those of the process on all processors. */
 interface Time {
   readonly clock: number;
   readonly processor: number;
 }
 
 interface Measured {
-  /** Until the model is loaded; until the first logits, loading and the tokenizer included; a token after them. */
+  /** The time until the model is loaded; that until the first logits, including loading and the tokenizer; that of a later token. */
   readonly loaded: Time;
   readonly first: Time;
   readonly token: Time;

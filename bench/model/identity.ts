@@ -1,5 +1,5 @@
 /**
- * Measures the identity of a folder's model: time and bytes a second with a new cache folder and with what that has kept,
+ * Measures the identity of a folder's model: time and bytes a second with a new cache folder and with what it then holds,
  * compared with one thread that hashes a MiB in its cache again and again. The files are in memory: each was read once before.
  *
  *     bun bench/model/identity.ts FOLDER [--times 5]
@@ -22,7 +22,7 @@ if (folder === undefined) throw new Error("usage: bun bench/model/identity.ts FO
 using source = openCheckpoint(folder);
 const tensors = storedTensors(source, () => true);
 const total = tensors.reduce((sum, { bytes }) => sum + bytes, 0);
-/** Of the same tensors, without the memory of a loaded model. */
+/** The identity of the same tensors, without the memory of a loaded model. */
 const identity = () => new ModelIdentity({} as ModelConfig, tensors).get("bench");
 
 async function seconds(run: () => Promise<unknown>): Promise<number> {

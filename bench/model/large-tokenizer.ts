@@ -3,9 +3,9 @@ import { join } from "node:path";
 import { largeMerges } from "../../test/support/large-vocabulary.ts";
 
 /**
- * Gives the folder of a random model a tokenizer that is as large as its vocabulary, unless it has one.
+ * Gives a random model's folder a tokenizer that is as large as the model's vocabulary, unless it already has one.
  *
- * @param pairs whether merges are pairs of tokens, as transformers writes them today, or texts with a blank, as it did before.
+ * @param pairs whether merges are pairs of tokens, as newer versions of transformers write them, or texts with a blank, as older ones do.
  */
 export function giveTokenizer(folder: string, pairs = true): void {
   const tokenizer = join(folder, "tokenizer.json");

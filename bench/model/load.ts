@@ -1,8 +1,8 @@
 /**
- * Measures the loading of a model's folder or GGUF file: time, peak resident memory over that before, as a ratio to the weights' bytes,
- * and the longest time that the event loop kept a timer waiting, next to that of an idle event loop; then the same of its tokenizer up
- * to the ids of a first text, and of a read of the same bytes. Times are those of the clock and of the process on all processors. On Linux
- * also the most processor time that the event loop took between two beats, which other programs do not add to.
+ * Measures loading a model's folder or GGUF file: the time, the increase to the peak of resident memory, as a ratio to the weights' bytes,
+ * and the longest time that the event loop kept a timer waiting, next to that of an idle event loop; then the same for its tokenizer up to
+ * the ids of a first text, and for reading the same bytes. Times are those of the clock and of the process on all processors; on Linux
+ * there is also the most processor time of the event loop between two beats, to which other programs do not add.
  *
  *     bun bench/model/load.ts FOLDER [--backend cpu] [--weights copied]
  */
@@ -19,7 +19,7 @@ import { openCheckpoint } from "../../lib/checkpoint/safetensors.ts";
 /** The result of one measurement. */
 interface Measured {
   readonly seconds: number;
-  /** Of all threads. */
+  /** The processor time of all threads. */
   readonly processorSeconds: number;
   /** Milliseconds between two beats of the timer. */
   readonly longestGap: number;
@@ -27,7 +27,7 @@ interface Measured {
   readonly longestWork: number | undefined;
 }
 
-/** Processor time of this thread so far, in milliseconds: the first number that Linux keeps of it. */
+/** Processor time of this thread so far, in milliseconds: the first number in Linux's statistics about it. */
 function threadTime(): number | undefined {
   try {
     return Number(readFileSync(`/proc/self/task/${process.pid}/schedstat`, "utf8").split(" ")[0]) / 1e6;
@@ -36,7 +36,7 @@ function threadTime(): number | undefined {
   }
 }
 
-/** Runs something while a timer of 1 ms beats. */
+/** Runs a function while a timer beats every millisecond. */
 async function besideTimer(run: () => Promise<unknown>): Promise<Measured> {
   let [longestGap, longestWork] = [0, 0];
   let [last, lastTime] = [performance.now(), threadTime()];
@@ -58,7 +58,7 @@ async function besideTimer(run: () => Promise<unknown>): Promise<Measured> {
   return { seconds, processorSeconds: (user + system) / 1e6, longestGap, longestWork: Number.isNaN(longestWork) ? undefined : longestWork };
 }
 
-/** The most resident memory so far, in bytes. Linux's maxRSS begins with that of the process which started this one. */
+/** The most resident memory so far, in bytes. Linux's maxRSS begins with that of the process that started this one. */
 function peak(): number {
   if (process.platform === "darwin") return process.resourceUsage().maxRSS;
   return Number(/^VmHWM:\s*(\d+) kB$/m.exec(readFileSync("/proc/self/status", "utf8"))?.[1]) * 1024;
@@ -69,7 +69,7 @@ function bytesIn(path: string): number {
   return source.names.reduce((sum, name) => sum + source.info(name).bytes, 0);
 }
 
-/** Reads the files into memory that is used again. */
+/** Reads the files into memory that is reused for each piece. */
 async function readAll(path: string): Promise<void> {
   const files = statSync(path).isDirectory() ? readdirSync(path).map((name) => join(path, name)) : [path];
   const piece = new Uint8Array(8 << 20);

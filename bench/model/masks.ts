@@ -1,5 +1,5 @@
 /**
- * Times what a constraint costs a token, with a vocabulary as large as Qwen3.5's: the Worker's answer with a mask, and the choice of a
+ * Times the cost of a constraint per token, with a vocabulary as large as Qwen3.5's: the Worker's answer with a mask, and the choice of a
  * token with a mask and without.
  *
  *     bun bench/model/masks.ts [--tokens 248320] [--steps 200]
@@ -56,7 +56,7 @@ for (const [name, schema] of Object.entries(schemas)) {
     const asked = performance.now();
     let answer = await worker.ask({ kind: "next", matcher, tokens, guesses: [] }, 600_000);
     let best = performance.now() - asked;
-    // Again, without new tokens: what other programs on the machine add is different each time.
+    // Again, without new tokens: other programs on the machine add a different time to each.
     for (let again = 0; again < 2; again++) {
       const before = performance.now();
       answer = await worker.ask({ kind: "next", matcher, tokens: [], guesses: [] }, 600_000);

@@ -1,4 +1,4 @@
-/** Sizes of Qwen3.5 text models, dense and of experts, and the tensors that follow from them, under the names of their checkpoints. */
+/** Sizes of Qwen3.5 text models, dense and with experts, and the tensors that follow from them, under their names in checkpoints. */
 
 /** A model's sizes, under the names in `config.json`. */
 export interface ModelShape {
@@ -17,7 +17,7 @@ export interface ModelShape {
   readonly linear_conv_kernel_dim: number;
   readonly max_position_embeddings: number;
   readonly tie_word_embeddings: boolean;
-  /** Of a mixture of experts in each layer, which has no MLP of `intermediate_size`. */
+  /** The sizes of a mixture of experts in each layer, which has no MLP of `intermediate_size`. */
   readonly experts?: {
     readonly num_experts: number;
     readonly num_experts_per_tok: number;
@@ -65,7 +65,7 @@ export const qwen35BA3B: ModelShape = {
   experts: { num_experts: 256, num_experts_per_tok: 8, moe_intermediate_size: 512, shared_expert_intermediate_size: 512 },
 };
 
-/** A model of the same kind with 4 GB of weights in 4 bits. */
+/** A model of the same kind whose weights take 4 GB in 4 bits. */
 export const large: ModelShape = {
   ...qwen08B,
   hidden_size: 4096,
@@ -76,7 +76,7 @@ export const large: ModelShape = {
   tie_word_embeddings: false,
 };
 
-/** A model of the same kind that runs in a moment. */
+/** A model of the same kind that takes only a moment to run. */
 export const tiny: ModelShape = {
   hidden_size: 128,
   intermediate_size: 256,
@@ -95,12 +95,12 @@ export const tiny: ModelShape = {
   tie_word_embeddings: false,
 };
 
-/** The use of a tensor, which decides its numbers. */
+/** The use of a tensor, which determines its numbers. */
 export type Role = "matrix" | "norm" | "gated norm" | "convolution" | "A_log" | "dt_bias";
 
-/** One tensor, or one module that may be quantised: those of role `matrix`. */
+/** One tensor, or one module that may be quantised if its role is `matrix`. */
 export interface Part {
-  /** The module's name for a matrix, else the tensor's. */
+  /** The module's name for a matrix, otherwise the tensor's. */
   readonly name: string;
   readonly role: Role;
   readonly shape: readonly number[];
@@ -120,7 +120,7 @@ export function frameParts(shape: ModelShape, root: string): Part[] {
 /**
  * The parts of layer `layer`.
  *
- * @param mlx whether experts are in three tensors, as mlx-lm has them, or in the released two.
+ * @param mlx whether experts are in three tensors, as in mlx-lm, or in two, as released.
  */
 export function layerParts(shape: ModelShape, root: string, layer: number, mlx: boolean): Part[] {
   const { hidden_size: hidden, intermediate_size: wide, head_dim: dim } = shape;

@@ -4,10 +4,10 @@
  *     bun bench/model/random-model.ts FOLDER [--form bf16|f16|f32|2bit|3bit|4bit|5bit|6bit|8bit] [--group 64] [--tiny | --large | --experts]
  *                                            [--layers N] [--seed N]
  *
- * It has the shape of Qwen3.5-0.8B; with `--large` a larger one (4 GB in 4 bits), with `--experts` that of Qwen3.5-35B-A3B with 8 of its 40 layers (4.4 GB in 4 bits). Plain
- * forms are as transformers saves a text model, experts as released; quantised ones as mlx-lm converts one: norms stored as
- * 1 + w, conv1d's axes moved, every matrix quantised, routers and gates of shared experts in 8 bits. Weights keep a signal's
- * size, so that logits are of order one. No more than the layers of one file are in memory at a time.
+ * It has the shape of Qwen3.5-0.8B; with `--large`, a larger one (4 GB in 4 bits), and with `--experts`, that of Qwen3.5-35B-A3B with 8
+ * of its 40 layers (4.4 GB in 4 bits). Plain forms are as transformers saves a text model, with experts as released; quantised ones are as
+ * mlx-lm converts one: norms stored as 1 + w, conv1d's axes moved, every matrix quantised, routers and gates of shared experts in 8 bits.
+ * Weights keep a signal's size, so that logits are of order one. No more than the layers of one file are in memory at a time.
  */
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -30,7 +30,7 @@ export interface RandomModelOptions {
   readonly seed: number;
 }
 
-/** Layers of one file: a released model of this size has one file of everything, but then all of it would be in memory here. */
+/** Layers per file: a released model of this size is one file, but then all of it would be in memory here. */
 const layersPerFile = ({ experts }: ModelShape) => (experts === undefined ? 4 : 1);
 
 /** Numbers from a 32-bit xorshift generator (Marsaglia, "Xorshift RNGs", 2003), seeded by a name and a number. */
@@ -52,7 +52,7 @@ class Numbers {
     return (this.#state = x) >>> 0;
   }
 
-  /** Numbers of mean 0 and the deviation given. */
+  /** Numbers with mean 0 and the given deviation. */
   around(count: number, mean: number, deviation: number): Float32Array {
     const size = (Math.sqrt(12) * deviation) / 2 ** 32;
     const out = new Float32Array(count);
@@ -138,7 +138,7 @@ function rowsOf(shape: readonly number[]): [rows: number, columns: number] {
 function plainMatrix({ name, shape }: Part, dtype: FloatDType, numbers: Numbers): [string, TensorToWrite] {
   const [rows, columns] = rowsOf(shape);
   const deviation = name.endsWith("embed_tokens") ? 1 : 1 / Math.sqrt(columns);
-  // Row by row: a whole table in float32 would be as large again as all weights in bf16.
+  // Row by row: a whole table in float32 would take as much memory as all weights in bf16.
   const data = Array.from({ length: Math.ceil(rows / 1024) }, (_, i) => {
     return encode(dtype, numbers.around(Math.min(1024, rows - i * 1024) * columns, 0, deviation));
   });
@@ -150,7 +150,7 @@ function quantisedMatrix({ name, shape }: Part, { bits: most, group, dtype }: Ex
   const bits = gates.test(name) ? gateBits : most;
   const words = new Uint32Array((rows * columns * bits) / 32);
   for (let i = 0; i < words.length; i++) words[i] = numbers.word();
-  // Random numbers of so many bits have the deviation sqrt((4^bits - 1) / 12).
+  // Random numbers with this many bits have the deviation sqrt((4^bits - 1) / 12).
   const deviation = (name.endsWith("embed_tokens") ? 1 : 1 / Math.sqrt(columns)) / Math.sqrt((4 ** bits - 1) / 12);
   const groups = (rows * columns) / group;
   const scales = numbers.around(groups, deviation, deviation / 10);

@@ -1,14 +1,14 @@
 /**
  * Times a whole model against the machine's limits, probed in the same run: a prompt of 512 tokens against the multiply-add peak, and
- * decoding, one token a step, against the rates at which memory is read, and read and written in place: the median of steps against the median
- * of single passes, and the best against the best.
+ * decoding, one token per step, against the rates at which memory is read, and is read and written in place: the steps' median against
+ * the median of single passes, and the best against the best.
  *
  *     bun bench/model/run.ts FOLDER [--threads 2] [--prompt 512] [--tokens 40] [--sequences 1] [--activations exact|int8]
  *
- * The least work: a prompt does a multiply-add for each number of its matrices and token, the vocabulary's for one row alone; a step of
- * decoding reads every matrix once, as it is stored, and reads and writes each sequence's state. Of experts a token has only those that
- * it goes through. Keys and norms are not counted. JavaScript's share of a step is the time until `model.run` has returned its promise:
- * the work is committed then.
+ * The least work: a prompt needs a multiply-add for each number of the matrices and each token, the vocabulary's for only one row; a
+ * step of decoding reads every matrix once, as it is stored, and reads and writes each sequence's state. Of the experts, a token needs
+ * only those that it goes through. Keys and norms are not counted. JavaScript's share of a step is the time until `model.run` has
+ * returned its promise: the work is committed at that point.
  */
 import { parseArgs } from "node:util";
 import { Device } from "../../lib/index.ts";
@@ -34,7 +34,7 @@ const { activations } = values;
 if (activations !== "exact" && activations !== "int8") throw new Error(`--activations: expected exact or int8, got ${activations}`);
 const [threads, prompt, tokens, count] = [values.threads, values.prompt, values.tokens, values.sequences].map(Number) as [number, number, number, number];
 
-/** Bytes of the matrices that a step of one sequence reads: all but the embedding, unless it is the output's too. */
+/** Bytes of the matrices that a step of one sequence reads: all but the embedding, unless it is the output's as well. */
 function bytesRead(folder: string, skipped: readonly string[], { tied, experts }: ModelConfig): number {
   using source = openCheckpoint(folder);
   return source.names.reduce((sum, name) => {
@@ -92,7 +92,7 @@ for (let t = 0; t < tokens; t++) {
 const limits = (of: "matrices" | "all"): [number, number] => [median(leasts.map((each) => each[of])), Math.min(...leasts.map((each) => each[of]))];
 const [rate, best] = limits("matrices").map((seconds) => (bytes / seconds / 1e9).toFixed(1)) as [string, string];
 
-/** limits: the least time at the median rate, and at the best. */
+/** limits: the least times at the median rate, and at the best. */
 const line = (name: string, times: number[], limits: [number, number], of: number, what: string) =>
   console.log(`${name}: median ${(1000 * median(times)).toFixed(1)} ms, best ${(1000 * Math.min(...times)).toFixed(1)} ms, ${(of / median(times)).toFixed(1)} tokens/s; ` +
     `${((100 * limits[0]) / median(times)).toFixed(0)} % (best ${((100 * limits[1]) / Math.min(...times)).toFixed(0)} %) of ${what}`);

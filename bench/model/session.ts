@@ -1,6 +1,6 @@
 /**
- * Times a session against a loop of `model.run`, in turns in one run: tokens a second of decoding, greedy and sampled, and the time that a
- * session adds to a token.
+ * Times a session against a loop over `model.run`, in turns in one run: tokens a second of decoding, greedy and sampled, and the time that
+ * a session adds to a token.
  *
  *     bun bench/model/session.ts FOLDER [--threads 2] [--prompt 64] [--tokens 60] [--rounds 5] [--backend cpu]
  */
@@ -29,7 +29,7 @@ const pages = 4 * Math.ceil((promptTokens + tokens + 8) / 64);
 using model = await LanguageModel.load(device, folder, { states: 4, pages });
 const prompt = Array.from({ length: promptTokens }, (_, i) => (i * 7919 + 11) % model.config.vocabSize);
 
-/** Milliseconds a token of a loop that takes the largest logit itself. */
+/** Milliseconds per token of a loop that chooses the largest logit itself. */
 async function plainLoop(): Promise<number> {
   using sequence = model.sequence();
   let [result] = await model.run([{ sequence, tokens: prompt }]);
@@ -43,13 +43,13 @@ async function plainLoop(): Promise<number> {
   return (performance.now() - start) / tokens;
 }
 
-/** Milliseconds a token of a session. */
+/** Milliseconds per token of a session. */
 async function session(options: GenerateOptions): Promise<number> {
   using one = model.session().append(prompt);
   let start = 0;
   let given = 0;
   for await (const _ of one.generate({ ...options, ignoreModelStops: true, maxTokens: tokens + 1 })) {
-    // The first token is that of the prompt.
+    // The first token comes from the prompt's step.
     if (given++ === 0) start = performance.now();
   }
   return (performance.now() - start) / tokens;

@@ -1,7 +1,7 @@
 /**
- * Measures how soon a model of a folder answers, with copied and with mapped weights, with the files in the system's cache
- * (warm) and not in it (cold): the load, the first token, the median of later ones, and the resident memory after it, of the
- * process's own and of files; then tokens of both in turns. Each measurement has a process of its own. Linux only; cold means that GNU dd has asked the
+ * Measures how soon a folder's model answers, with copied and with mapped weights, with the files in the system's cache (warm) and not
+ * in it (cold): the load, the first token, the median of later ones, and the resident memory afterwards, the process's own and that of
+ * files; then tokens of both in turns. Each measurement has a process of its own. Linux only; cold means that GNU dd has told the
  * system to drop the file from its cache.
  *
  *     bun bench/model/start.ts FOLDER [--rounds 3] [--tokens 12] [--threads N]
@@ -23,7 +23,7 @@ if (folder === undefined) {
 
 const median = (numbers: readonly number[]): number => numbers.toSorted((a, b) => a - b)[numbers.length >> 1] ?? NaN;
 
-/** Megabytes of this process by the names of `/proc/self/status`. */
+/** Megabytes of this process, by their names in `/proc/self/status`. */
 function residentMemory(...names: string[]): number[] {
   const status = readFileSync("/proc/self/status", "utf8");
   return names.map((name) => Math.round((1024 * Number(new RegExp(`^${name}:\\s+(\\d+) kB`, "m").exec(status)?.[1] ?? NaN)) / 1e6));

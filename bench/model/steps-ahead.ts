@@ -1,6 +1,6 @@
 /**
  * Times greedy answers of sessions with and without steps that run before their tokens are known here, in turns in one run: the time of a
- * token, and how long the device has nothing to do between two steps, from the end of one as JavaScript sees it to the commit of the next.
+ * token, and the device's idle time between two steps, from the end of one as JavaScript sees it to the commit of the next.
  *
  *     bun bench/model/steps-ahead.ts [FOLDER] [--backend cpu] [--threads 2] [--sessions 1] [--prompt 64] [--tokens 200] [--rounds 9]
  */
@@ -30,7 +30,7 @@ const [threads, sessions, promptTokens, tokens, rounds] = [values.threads, value
 using device = Device.open(values.backend === "cpu" ? { backend: "cpu", threads } : (values.backend as BackendName));
 using model = await LanguageModel.load(device, folder, { sessions, context: promptTokens + tokens + 64 });
 
-/** When the last step ended, if nothing was committed since. */
+/** The end of the last step, if nothing has been committed since. */
 let ended: number | undefined;
 let idle: number[] = [];
 let steps = 0;
@@ -49,7 +49,7 @@ hooks.use(replace(PendingRuns.prototype, "wait", (original) => async function (t
   else ahead++;
 } as Method));
 
-/** Milliseconds a token of answers that are given at the same time. */
+/** Milliseconds per token of answers that are given at the same time. */
 async function round(): Promise<number> {
   let start = 0;
   using all = new DisposableStack();

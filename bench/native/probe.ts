@@ -1,4 +1,4 @@
-/** The probes of probe.c: how much memory this machine streams and how many multiply-adds it does in a second. */
+/** The probes of probe.c: how much memory this machine streams, and how many multiply-adds it does, in a second. */
 import { dlopen } from "bun:ffi";
 import type { Pointer } from "bun:ffi";
 import { existsSync } from "node:fs";
@@ -8,11 +8,11 @@ export type Pattern = "in-place" | "copy" | "two-to-one" | "read";
 
 const patterns = ["in-place", "copy", "two-to-one", "read"] as const satisfies readonly Pattern[];
 
-/** Arrays that each pattern streams. In place one array counts twice: it is read and written. */
+/** The arrays that each pattern streams. In place, one array is counted twice: it is read and written. */
 const arrays = { "in-place": 1, copy: 2, "two-to-one": 3, read: 1 } as const;
 const bytesMoved = { "in-place": 2, copy: 2, "two-to-one": 3, read: 1 } as const;
 
-/** Ways of going through memory that probe.c knows: prefetching or not, one part or four, past the caches or not. */
+/** The number of probe.c's ways of going through memory: prefetching or not, one part or four, past the caches or not. */
 const ways = 8;
 
 const symbols = {
@@ -23,17 +23,17 @@ const symbols = {
   probe_name: { args: [], returns: "cstring" },
 } as const;
 
-/** Where the build puts the probes. */
+/** The place where the build puts the probes. */
 export const probePath = `${import.meta.dir}/../../.build/bench/libprobe.${process.platform === "darwin" ? "dylib" : "so"}`;
 
-/** The least to stream if memory, not a cache, is to be probed. */
+/** The least number of bytes to stream in order to probe memory and not a cache. */
 export const coldBytes = 512 * 2 ** 20;
 
-/** The loaded probes, with memory of their own that is kept: a fresh page costs more than what is measured. */
+/** The loaded probes, which keep memory of their own: a fresh page costs more than the measured work. */
 export class Probe {
   readonly #native;
   readonly #memory: Pointer;
-  /** The fastest way of earlier requests: trying them all each time would take longer than the benchmark. */
+  /** The fastest ways found for earlier requests: trying them all each time would take longer than the benchmark. */
   readonly #ways = new Map<string, number>();
 
   constructor(path = probePath) {
@@ -51,20 +51,20 @@ export class Probe {
 
   /**
    * Bytes a second, in the fastest of several passes over `workingSet` bytes in all (up to 512 MiB); `milliseconds` is
-   * about what they may take.
+   * the approximate time that they may take.
    */
   bandwidth(pattern: Pattern, workingSet: number, threads: number, milliseconds: number): number {
     const { moved, way, pass } = this.#fastestWay(pattern, workingSet, threads);
     return moved / Math.min(...pass(way, passesIn(milliseconds, Math.min(...pass(way, 2)))));
   }
 
-  /** The same in each of two consecutive passes, after one in which the threads begin: for medians of what is timed in turns with them. */
+  /** The same in each of two consecutive passes, after one in which the threads begin: for medians of work timed in turns with them. */
   bandwidths(pattern: Pattern, workingSet: number, threads: number): number[] {
     const { moved, way, pass } = this.#fastestWay(pattern, workingSet, threads);
     return pass(way, 3).slice(1).map((seconds) => moved / seconds);
   }
 
-  /** The fastest way, passes in any way, which give their seconds, and the bytes that each moves. */
+  /** The fastest way, a function that makes passes in any way and gives their seconds, and the bytes that each pass moves. */
   #fastestWay(pattern: Pattern, workingSet: number, threads: number) {
     const each = Math.floor(Math.min(workingSet, coldBytes) / arrays[pattern] / 64) * 64;
     const [a, b, c] = [0, 1, 2].map((i) => (this.#memory + (i < arrays[pattern] ? i * each : 0)) as Pointer);
@@ -82,7 +82,7 @@ export class Probe {
     return { moved: each * bytesMoved[pattern], way, pass };
   }
 
-  /** Multiply-adds a second, each of one float, on `threads` threads together. */
+  /** Multiply-adds of single floats a second, on `threads` threads together. */
   multiplyAdds(threads: number, milliseconds: number): number {
     const rounds = 20_000;
     const pass = (passes: number) =>

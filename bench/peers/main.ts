@@ -3,10 +3,10 @@
  *
  *     bun bench/peers/main.ts --python PYTHON [--ggml FOLDER] [--systems NAME,...] [--threads 1,2] [--tokens 1,512,2048] [--rounds 5]
  *
- * PYTHON has numpy and those of onnx, onnxruntime, torch and mlx that are to be compared; FOLDER has ggml's shared libraries. Both are the
- * caller's: nothing is fetched or built here. 16 key heads, 32 value heads of 128 x 128, f32, one sequence, states hot, keys as they
- * are (normalised before). Each system is a process of its own; in each round each gets its time, one after the other. A system that
- * does not start is left out and named. Its output is compared with this library's first.
+ * PYTHON has numpy and the ones of onnx, onnxruntime, torch and mlx to compare; FOLDER has ggml's shared libraries. The caller provides
+ * both: nothing is fetched or built here. 16 key heads, 32 value heads of 128 x 128, f32, one sequence, states hot, keys as they are
+ * (normalised before). Each system is a separate process; in each round they are timed one after the other. A system that does not start
+ * is left out and named. First, each system's output is compared with this library's.
  */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { cpus, tmpdir } from "node:os";
@@ -33,10 +33,10 @@ const [threadCounts, tokenCounts] = [values.threads, values.tokens].map((list) =
   number[],
 ];
 const [keyHeads, valueHeads, dim] = [16, 32, 128];
-/** A token of these takes a millisecond and more: only short prompts. */
+/** A token takes these systems a millisecond or more: only short prompts. */
 const slow = new Set(["mlx", "torch-recurrent"]);
 
-/** The inputs of the longest prompt, as files. */
+/** Writes the inputs of the longest prompt to files. */
 function writeInputs(folder: string, tokens: number): void {
   const random = new Random(5);
   const write = (name: string, length: number, number: () => number) =>
@@ -76,7 +76,7 @@ async function start(name: string, threads: number, folder: string): Promise<Sys
   }
 }
 
-/** ‖x − ours‖ / ‖ours‖ of the outputs of `tokens` tokens. */
+/** ‖x − ours‖ / ‖ours‖ for the outputs of `tokens` tokens. */
 async function difference(system: System, ours: System, tokens: number, folder: string): Promise<number> {
   const [mine, theirs] = await Promise.all(
     [ours, system].map(async ({ child }, i) => {
@@ -111,7 +111,7 @@ async function compare(threads: number, folder: string): Promise<void> {
     for (let round = 0; round < Number(values.rounds); round++) {
       const of = new Map<string, number[]>();
       for (const { name, child } of some) {
-        // Threads of the previous library may still be looking for work.
+        // The previous library's threads may still be looking for work.
         await Bun.sleep(20);
         of.set(name, (await child.ask(`${tokens} ${values.milliseconds}`)) as number[]);
       }

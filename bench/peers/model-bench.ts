@@ -10,11 +10,11 @@ const [file, threads, folder] = process.argv.slice(2) as [string, string, string
 function output(name: string, ...args: string[]): string {
   const { stdout, stderr, exitCode } = Bun.spawnSync([join(folder, name), "-m", file, "-t", threads, ...args]);
   if (exitCode !== 0) throw new Error(`${name} ${args.join(" ")}: exit status ${exitCode}`);
-  // llama-batched-bench has its table in its log.
+  // llama-batched-bench prints its table in its log.
   return stdout.length > 0 ? stdout.toString() : stderr.toString();
 }
 
-/** The results of `llama-bench`, of which it makes a list. */
+/** The results of `llama-bench`, which prints a list of them. */
 interface Result {
   readonly build_commit: string;
   readonly n_gen: number;
@@ -25,7 +25,7 @@ const repacks = Bun.spawnSync([join(folder, "llama-bench"), "--help"]).stdout.to
 const repacked = repacks ? ["-rtr", "1"] : [];
 const results = (...args: string[]) => JSON.parse(output("llama-bench", ...args, ...repacked, "-r", "2", "-o", "json")) as Result[];
 
-/** Seconds of a step of so many sequences, from the table of `llama-batched-bench`. */
+/** Seconds of a step of this many sequences, from the table of `llama-batched-bench`. */
 function batch(sequences: number): number[] {
   const [size, steps] = [String(32 * sequences), 8];
   const text = output("llama-batched-bench", "-c", size, "-b", "512", "-ub", "512", "-npp", "16", "-ntg", String(steps), "-npl", String(sequences), ...(repacks ? ["-rtr"] : []));

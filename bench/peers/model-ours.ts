@@ -1,4 +1,4 @@
-/** This library as one of the programs that models.ts compares: each line is a kind of work, each answer its times in seconds. */
+/** This library as one of the programs that models.ts compares: each line is a kind of work, and each answer gives its times in seconds. */
 import { createInterface } from "node:readline";
 import { Device } from "../../lib/index.ts";
 import { LanguageModel, type Sequence } from "../../lib/model.ts";
@@ -9,7 +9,7 @@ const device = Device.open({ backend: "cpu", threads: Number(threads) });
 const model = await LanguageModel.load(device, path, { states, pages: Math.ceil(positions / 64) + 2 * states, activations });
 const ids = (count: number, seed: number) => Array.from({ length: count }, (_, i) => (i * 7919 + seed) % model.config.vocabSize);
 
-/** Seconds of each of `steps` steps of all sequences, a token each. */
+/** Seconds of each of `steps` steps of all sequences, with a token each. */
 async function stepTimes(sequences: readonly Sequence[], steps: number): Promise<number[]> {
   const times: number[] = [];
   for (let i = 0; i < steps; i++) {

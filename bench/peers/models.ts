@@ -4,12 +4,12 @@
  *     bun bench/peers/models.ts --model FOLDER [--gguf FILE] [--node-llama-cpp FOLDER] [--llama-bench FOLDER] [--threads 2,1] [--rounds 5]
  *         [--work token,prompt:16,prompt:512,prompt:4096,batch:8,batch:32,after:4096,after:32768] [--activations exact,int8]
  *
- * --model is a model of this library; --gguf the same shape for llama.cpp, measured here too. --node-llama-cpp is the folder of that npm
- * package, which carries llama.cpp; --llama-bench a folder with the programs `llama-bench` and `llama-batched-bench` of ik_llama.cpp or llama.cpp.
- * All are the caller's: nothing is fetched or built here.
+ * --model is a model of this library; --gguf is the same shape for llama.cpp, and is measured here as well. --node-llama-cpp is the folder
+ * of that npm package, which includes llama.cpp; --llama-bench is a folder with the programs `llama-bench` and `llama-batched-bench` of
+ * ik_llama.cpp or llama.cpp. The caller provides all of them: nothing is fetched or built here.
  *
  * `token` is a token after a few; `prompt:N` reads N tokens; `batch:N` is a step of N sequences, a token each; `after:N` is a token after N.
- * In each round each system gets its time, one after the other.
+ * In each round, the systems are timed one after the other.
  */
 import { cpus } from "node:os";
 import { parseArgs } from "node:util";
@@ -31,7 +31,7 @@ const { model, gguf } = values;
 if (model === undefined) throw new Error("--model: name a model's folder or file");
 const list = (text: string) => text.split(",");
 
-/** The programs to start for so many threads, by name. */
+/** The programs to start for this many threads, by name. */
 function programs(threads: string): [string, string[]][] {
   const at = (file: string) => `${import.meta.dir}/${file}`;
   const ours = (path: string, activations: string): string[] => [process.execPath, at("model-ours.ts"), path, threads, activations];
@@ -63,7 +63,7 @@ async function compare(threads: string): Promise<void> {
     for (let round = 0; round < Number(values.rounds); round++) {
       const of: number[][] = [];
       for (const { child } of systems) {
-        // Threads of the previous system may still be looking for work.
+        // The previous system's threads may still be looking for work.
         await Bun.sleep(50);
         of.push((await child.ask(work)) as number[]);
       }

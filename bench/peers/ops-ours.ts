@@ -1,4 +1,4 @@
-/** This library's operations, as one of the programs that ops.ts compares: the protocol is that of ops_ggml.py; how: `exact` or `int8`. */
+/** This library's operations as one of the programs that ops.ts compares: the protocol is that of ops_ggml.py; how: `exact` or `int8`. */
 import { createInterface } from "node:readline";
 import { causalConv1d, Device, gatedDelta, linear } from "../../lib/index.ts";
 import type { Op } from "../../lib/index.ts";
@@ -16,7 +16,7 @@ interface Case extends Disposable {
 const threads = Number(process.argv[2]);
 const device = Device.open({ backend: "cpu", threads });
 
-/** A call of each op in turn, after each has run once: memory is there from its first use on. */
+/** A call of each op in turn, after each has run once: memory is allocated at its first use. */
 function caseOf(ops: readonly Op[], tensors: readonly Disposable[]): Case {
   let at = 0;
   const call = () => {
@@ -33,7 +33,7 @@ function caseOf(ops: readonly Op[], tensors: readonly Disposable[]): Case {
   };
 }
 
-/** The benchmark of a name, such as `linear/q4_0/R8/1024x3584/t1/cold` or `gatedDelta/f32/B1/T512/Hv32/t1/hot`. */
+/** The benchmark with a name such as `linear/q4_0/R8/1024x3584/t1/cold` or `gatedDelta/f32/B1/T512/Hv32/t1/hot`. */
 function prepare(name: string, how: string): Case {
   const [what, form, ...rest] = name.split("/") as [string, string, ...string[]];
   const temperature = rest.at(-1) as Temperature;

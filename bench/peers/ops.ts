@@ -3,12 +3,12 @@
  *
  *     bun bench/peers/ops.ts --python PYTHON --ggml FOLDER [--filter TEXT] [--threads 1] [--rounds 7] [--milliseconds 60]
  *
- * PYTHON has numpy; FOLDER has ggml's shared libraries, such as the folder of them in the npm package of node-llama-cpp's prebuilt library
- * for this system. Both are the caller's: nothing is fetched or built here. --filter names the rows that hold a text.
+ * PYTHON has numpy; FOLDER has ggml's shared libraries, such as their folder in the npm package of node-llama-cpp's prebuilt library for
+ * this system. The caller provides both: nothing is fetched or built here. --filter selects the rows whose names contain a text.
  *
- * Names and memory are those of `npm run bench`; all is f32 but matrices. Weights of ggml's products are as a file has them (`plain`) and
- * as llama.cpp repacks them; it rounds x to 8 bits (bf16 for bf16) in both. Of the delta rule and the convolution `op` is one operation
- * alone (with SiLU), and `graph` what llama.cpp computes around it to keep states in a cache. In each round each gets its time.
+ * Names and memory are those of `npm run bench`; everything but matrices is f32. Weights of ggml's products are as in a file (`plain`) and
+ * as llama.cpp repacks them; it rounds x to 8 bits (bf16 for bf16) in both. For the delta rule and the convolution, `op` is one operation
+ * alone (with SiLU), and `graph` all that llama.cpp computes around it to keep states in a cache. Each of them is timed in each round.
  */
 import { cpus } from "node:os";
 import { parseArgs } from "node:util";
@@ -77,13 +77,13 @@ for (const child of [ours, peer]) console.log(((await child.next()) as { version
 console.log("\n| work | ours | µs: least, median | ggml | µs: least, median | ggml over ours: leasts, median of rounds |\n|---|---|--:|---|--:|--:|");
 for (const { name, ours: ways, theirs } of works.filter(({ name }) => name.includes(values.filter))) {
   const programs = [...ways.map((how) => ({ child: ours, how })), ...theirs.map((how) => ({ child: peer, how }))];
-  // Tensors are made at the first.
+  // Tensors are made at the first call.
   for (const { child, how } of programs) await child.ask(`${name} ${how} 1`);
   const rounds: number[][][] = [];
   for (let round = 0; round < Number(values.rounds); round++) {
     const of: number[][] = [];
     for (const { child, how } of programs) {
-      // Threads of the previous program may still be looking for work.
+      // The previous program's threads may still be looking for work.
       await Bun.sleep(20);
       of.push((await child.ask(`${name} ${how} ${values.milliseconds}`)) as number[]);
     }

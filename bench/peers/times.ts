@@ -1,4 +1,4 @@
-/** The microseconds of each call, for so many milliseconds, of two calls at least. */
+/** The microseconds of each call during this many milliseconds, of at least two calls. */
 export function timesOf(call: () => void, milliseconds: number): number[] {
   const times: number[] = [];
   const end = Bun.nanoseconds() + milliseconds * 1e6;

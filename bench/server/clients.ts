@@ -1,16 +1,16 @@
-/** Clients in a process of their own, for measurements: each message asks for requests, and gets their times. */
+/** Clients in a process of their own, for measurements: each message orders requests, and the answer gives their times. */
 
 /** Requests to make. */
 export interface Work {
   readonly url: string;
   readonly body: object;
-  /** How many clients at the same time. */
+  /** The number of clients at the same time. */
   readonly clients: number;
-  /** How many requests of each. */
+  /** The number of requests of each client. */
   readonly requests: number;
 }
 
-/** Their times, in milliseconds. */
+/** The requests' times, in milliseconds. */
 export interface Times {
   readonly all: number;
   /** From a request to the first byte of its body. */

@@ -1,6 +1,6 @@
 /**
- * Times of HTTP, JSON and text: what a server adds to the model's own tokens, first bytes, requests a second, and the start of a server.
- * All in turns in one run. The clients are a process of their own.
+ * Times of HTTP, JSON and text: the time that a server adds to the model's own tokens, first bytes, requests a second, and a server's
+ * start. All are measured in turns in one run. The clients are a process of their own.
  *
  *     bun bench/model/random-model.ts FOLDER --form 4bit
  *     bun bench/server/http.ts FOLDER [--threads 2] [--tokens 48] [--rounds 5] [--part tiny|start|eight]
@@ -34,7 +34,7 @@ const ask = (work: Work): Promise<Times> =>
 const sorted = (list: readonly number[]): number[] => list.toSorted((a, b) => a - b);
 const median = (list: readonly number[]): number => sorted(list)[list.length >> 1]!;
 const spread = (list: readonly number[]): string => `median ${median(list).toFixed(3)}, best ${sorted(list)[0]!.toFixed(3)}`;
-/** Milliseconds of this thread's processor time. */
+/** This thread's processor time in milliseconds. */
 const thread = (): number => {
   const { user, system } = process.threadCpuUsage();
   return (user + system) / 1000;

@@ -1,11 +1,11 @@
 /**
- * Measures how long a conversation takes from a store to a session that goes on, compared in the same run with moving and hashing its
- * bytes: reading the same objects one after another into new memory, and one HMAC-SHA256 over each.
+ * Measures how long a conversation takes from a store to a session that continues it, compared in the same run with moving and hashing
+ * its bytes: reading the same objects one after another into new memory, and one HMAC-SHA256 over each.
  *
  *     bun bench/server/restore.ts MODEL PLACE [--tokens 4000] [--times 7]
  *
- * PLACE is that of a store: a folder, redis://…, s3://…. The conversation is read once, which takes a while on a CPU, and written, unless it
- * is there.
+ * PLACE is a store's place: a folder, redis://…, s3://…. The conversation is read once, which takes a while on a CPU, and written, unless
+ * the store has it.
  */
 import { createHmac } from "node:crypto";
 import { parseArgs } from "node:util";
@@ -62,7 +62,7 @@ interface Times {
   readonly whole: number;
   readonly moved: number;
   readonly hashed: number;
-  /** Processor time of all threads: of restoring, and of moving and hashing. */
+  /** Processor time of all threads: for restoring, and for moving and hashing. */
   readonly wholeWork: number;
   readonly bytesWork: number;
 }

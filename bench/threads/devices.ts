@@ -1,6 +1,6 @@
 /**
- * A process of two devices, each in a Worker: for each line of its input, `WORKLOAD WORKLOAD MILLISECONDS`, both work for so long at
- * the same time, and it says how many calls a second each did, as JSON. A workload may be `none`.
+ * A process with two devices, each in a Worker: for each line of its input, `WORKLOAD WORKLOAD MILLISECONDS`, both work for this long
+ * at the same time, and it prints how many calls a second each made, as JSON. A workload may be `none`.
  */
 import { createInterface } from "node:readline";
 import type { Order } from "./worker.ts";

@@ -1,12 +1,12 @@
 /**
- * How threads behave where cores are short: small ops on several threads, two processes on the cores of one, two devices of one process.
+ * How threads behave if cores are scarce: small ops on several threads, two processes on the cores of one, two devices in one process.
  *
  *     bun bench/threads/main.ts [--threads 2] [--rounds 7] [--milliseconds 200] [--against LIBRARY]
  *
  * Small ops: a call's time on several threads, one thread's time over it, the processor time of several threads over one's, and how often
- * a thread slept. Two processes: the time that both need together over the sum of what each needs alone, and the same of processor time,
- * which other load on the machine changes little; above 1 is what sharing loses. Two devices: the calls a second of each over those of it
- * alone. Medians of the rounds, and their range. `--against` measures another build in turn, and says it is "the other".
+ * a thread slept. Two processes: the time that both need together over the sum of the times that each needs alone, and the same ratio of
+ * processor time, which other load on the machine changes little; sharing loses the part above 1. Two devices: the calls a second of each
+ * over those of the same device alone. Medians of the rounds, and their range. `--against` measures another build in turn, as "the other".
  */
 import { cpus } from "node:os";
 import { parseArgs } from "node:util";
@@ -34,13 +34,13 @@ const pairs = (Object.keys(workloads) as WorkloadName[]).flatMap((one, i, all) =
   all.slice(i).map((other) => [one, other] as const),
 );
 
-/** A program of this folder on so many threads, with a library that is not the one that it finds by itself. */
+/** A program of this folder on this many threads, with a given library or the one that it finds by itself. */
 function child(program: string, threads: number, library: string | undefined): Child {
   const command = [process.execPath, `${import.meta.dir}/${program}`, String(threads)];
   return new Child(command, library === undefined ? {} : { GATED_DELTA_LIBRARY: library });
 }
 
-/** Numbers of the rounds, by what they are called. */
+/** The numbers of the rounds, by name. */
 class Figures {
   readonly #numbers = new Map<string, number[]>();
 
@@ -61,7 +61,7 @@ class Figures {
   }
 }
 
-/** Runs `round` so many times for each library in turn, with children made by `open`, and prints the figures. */
+/** Runs `round` this many times for each library in turn, with children made by `open`, and prints the figures. */
 async function compare<Children extends readonly Child[]>(
   open: (library: string | undefined) => Children,
   work: readonly (readonly [name: string, round: (children: Children, figures: Figures) => Promise<void>])[],
@@ -79,7 +79,7 @@ async function compare<Children extends readonly Child[]>(
 
 const counts = new Map<string, number>();
 
-/** `milliseconds` of calls, or about that: the same number of them in every round. */
+/** The number of calls that take about `milliseconds`: the same in every round. */
 async function timed(child: Child, name: WorkloadName): Promise<Report> {
   let count = counts.get(name);
   if (count === undefined) {

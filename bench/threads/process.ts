@@ -1,5 +1,5 @@
 /**
- * A process that works: opens a device, says that it is ready, and for each line of its input, `WORKLOAD CALLS`, does so many calls
+ * A process that works: it opens a device, says that it is ready, and for each line of its input, `WORKLOAD CALLS`, makes that many calls
  * and says how long they took. A line of its output is a JSON object.
  */
 import { createInterface } from "node:readline";
@@ -10,9 +10,9 @@ import type { WorkloadName } from "./workloads.ts";
 /** A process's figures for its calls. */
 export interface Report {
   readonly milliseconds: number;
-  /** Of all threads of the process. */
+  /** The processor time of all threads of the process. */
   readonly processorMilliseconds: number;
-  /** Times that its threads gave up a core by themselves, and times that one was taken from them. */
+  /** How often its threads gave up a core by themselves, and how often one was taken from them. */
   readonly waits: number;
   readonly preemptions: number;
 }

@@ -1,4 +1,4 @@
-/** A Worker with a device of its own: works for the time that a message names, and says how many calls that was. */
+/** A Worker with a device of its own: it works for the time that a message names, and says how many calls it made. */
 import { Device } from "../../lib/index.ts";
 import { callOf } from "./workloads.ts";
 import type { WorkloadName } from "./workloads.ts";

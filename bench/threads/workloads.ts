@@ -1,4 +1,4 @@
-/** The work that the threads' measurements run: a call is one submission, encoded from JavaScript and waited for. */
+/** The work for the measurements of threads: a call is one submission, encoded from JavaScript and waited for. */
 import { causalConv1d, gatedDelta, gatedRmsNorm } from "../../lib/index.ts";
 import type { Device, Op } from "../../lib/index.ts";
 import { convCalls } from "../cases/causal-conv1d.ts";
@@ -19,13 +19,13 @@ function steps(device: Device, layers: number): Op[] {
   return Array.from({ length: layers }, () => of).flat();
 }
 
-/** Ops of a call by the workload's name. */
+/** The ops of a call, by the workload's name. */
 export const workloads = {
-  /** A prompt: milliseconds an op. */
+  /** A prompt: milliseconds per op. */
   prefill: (device: Device): Op[] => [gatedDelta(deltaCalls(device, { ...hot, tokens: 512 }).calls[0]!)],
-  /** One op of a tenth of a millisecond and more. */
+  /** One op of a tenth of a millisecond or more. */
   decode: (device: Device): Op[] => [gatedDelta(deltaCalls(device, { ...hot, sequences: 8 }).calls[0]!)],
-  /** 72 ops of microseconds: 24 layers of a token. */
+  /** 72 ops of a few microseconds: 24 layers for a token. */
   small: (device: Device): Op[] => steps(device, 24),
 } as const;
 

@@ -7,13 +7,13 @@ import { Failure } from "../../swift/scripts/report.mjs";
 import { installCommand, packArchives } from "../archives.mjs";
 import { example } from "./examples.mjs";
 
-/** How Bun lays out a project's modules. */
+/** The ways in which Bun lays out a project's modules. */
 const linkers = ["hoisted", "isolated"];
 
-/** Installs archives of the packages' folders and runs the README's program; returns what was checked. `registry` has the dependencies alone. */
+/** Installs archives of the packages' folders, runs the README's program and returns the checks. `registry` has only the dependencies. */
 export async function checkArchives({ folder, packages, platform, registry, bun }) {
   const bin = join(folder, "bin");
-  // A folder's name with a space: the command must be whole.
+  // A folder name with a space: the command must still work.
   const target = join(folder, "the archives");
   for (const path of [bin, target]) mkdirSync(path, { recursive: true });
   for (const name of ["bun", "bunx"]) symlinkSync(bun, join(bin, name));

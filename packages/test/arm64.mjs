@@ -1,6 +1,6 @@
-// The package of Linux on arm64, tried on x86-64: its library in a Bun for arm64 (from npm) under Debian's qemu-user, on the C library
-// that it was linked with. The output of the guides' programs and of `verify` is checked. A program that starts a second Bun
-// does not get through qemu and is left to the release workflow, which tests on a real one.
+// The package for Linux on arm64, tested on x86-64: its library in a Bun for arm64 (from npm) under Debian's qemu-user, on the C library
+// with which it was linked. The output of the guides' programs and of `verify` is checked. A program that starts a second Bun
+// does not work under qemu and is left to the release workflow, which tests on a real machine.
 //
 //   npm run pack -- main linux-arm64 && node packages/test/arm64.mjs
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
@@ -17,7 +17,7 @@ import { example } from "./examples.mjs";
 
 const platform = platforms.find(({ name }) => name === "linux-arm64");
 
-/** Bun for arm64 in `folder`, in the version that this clone has. */
+/** Bun for arm64 in `folder`, in the same version as this clone's. */
 async function fetchBun(folder, version) {
   const { code, text } = await run("npm", ["pack", `@oven/bun-linux-aarch64@${version}`, "--pack-destination", folder, "--loglevel=error"]);
   if (code !== 0) throw new Failure(`Bun ${version} for arm64 could not be fetched:\n${tail(text)}`);
@@ -27,7 +27,7 @@ async function fetchBun(folder, version) {
   return join(folder, "package", "bin", "bun");
 }
 
-/** A project that has the packages, without an installer: one for this processor would leave the other's library out. */
+/** A project with the packages, made without an installer: one for this processor would leave out the other's library. */
 function makeProject(folder) {
   const modules = join(folder, "node_modules");
   mkdirSync(join(modules, "@gated-delta"), { recursive: true });

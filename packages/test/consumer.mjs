@@ -1,5 +1,5 @@
 // The steps of a user who has only Bun: installs gated-delta from a registry into an empty folder, runs the programs of the guides
-// and the command, and compiles an agent into one program. Runs in Bun, and prints one line for each check.
+// and the command, and compiles an agent into one program. Runs in Bun, and prints one line per check.
 //
 //   bun consumer.mjs FOLDER   with FOLDER/plan.json: { registry, version, platform, others, checkpoint, programs: { name: text }, install }
 import { chmodSync, copyFileSync, cpSync, existsSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
@@ -11,7 +11,7 @@ const bun = process.execPath;
 const [home, project, temporary] = ["home", "project", "tmp"].map((name) => join(folder, name));
 for (const path of [home, project, temporary]) mkdirSync(path);
 
-// Nothing on PATH but Bun and what starts a command; npm's npx where the caller has put it there.
+// Nothing on PATH but Bun and the means to start a command; npm's npx if the caller has put it there.
 const PATH = plan.path ?? join(folder, "bin");
 if (plan.path === undefined) {
   mkdirSync(PATH);
@@ -19,7 +19,7 @@ if (plan.path === undefined) {
 }
 const env = { HOME: home, PATH, TMPDIR: temporary, DO_NOT_TRACK: "1", npm_config_registry: plan.registry, npm_config_update_notifier: "false" };
 
-/** Runs a command in the project, or in `cwd`; its exit status and what it printed. */
+/** Runs a command in the project, or in `cwd`; returns its exit status and output. */
 function run(command, { cwd = project, extra = {} } = {}) {
   const child = Bun.spawnSync(command, { cwd, env: { ...env, ...extra }, stdout: "pipe", stderr: "pipe", timeout: 180_000 });
   return { status: child.exitCode, out: child.stdout.toString(), errors: child.stderr.toString() };
@@ -29,7 +29,7 @@ function expect(condition, message) {
   if (!condition) throw new Error(message);
 }
 
-/** Runs a command that must end well; what it printed to stdout. */
+/** Runs a command that must succeed; returns its stdout. */
 function must(command, options) {
   const { status, out, errors } = run(command, options);
   expect(status === 0, `${command.join(" ")} ended with ${status}:\n${out}${errors}`);
@@ -46,7 +46,7 @@ const compiled = join(elsewhere, "agent");
 const libraries = join(home, ...(process.platform === "darwin" ? ["Library", "Caches"] : [".cache"]), "gated-delta", "libraries");
 const ended = /^: token \d+(?: -?\d[\d.e-]*){3}$/m;
 
-/** The two lines of the agent: in this process and in the next one, with the same bits. */
+/** The agent's two lines, from this process and from the next one, have the same bits. */
 function agentSays(out) {
   const [here, there] = out.trim().split("\n").map((line) => line.slice(line.indexOf(": ")));
   matches(here, ended);
@@ -138,7 +138,7 @@ const checks = {
   },
   "bun build --compile of an agent, which runs elsewhere without any other file"() {
     mkdirSync(elsewhere);
-    // A compiled program is started by its own name alone.
+    // A compiled program is started by its own name, without further arguments.
     const change = (text, from, to) => {
       expect(text.includes(from), `the guide's agent has no ${from}`);
       return text.replace(from, to);
@@ -223,7 +223,7 @@ for (const [name, check] of Object.entries(checks)) {
   } catch (error) {
     failed++;
     console.log(`NOT OK  ${name}: ${error instanceof Error ? error.message : error}`);
-    break; // each check goes on from the one before it
+    break; // each check continues from the previous one
   }
 }
 console.log(`${failed === 0 ? Object.keys(checks).length : 0} checks of an installed package passed, ${failed} failed`);

@@ -1,4 +1,4 @@
-// The programs and commands of the site's guides, which the tests of the packages run as they stand there.
+// The programs and commands of the site's guides, which the tests of the packages run unchanged.
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { rootFolder } from "../../swift/scripts/root.mjs";

@@ -1,4 +1,4 @@
-// A private registry on loopback: verdaccio in a temporary folder, without any other registry behind it. It has only the packages
+// A private registry on loopback: verdaccio in a temporary folder, with no other registry behind it. It has only the packages
 // that are published to it.
 import { spawn } from "node:child_process";
 import { mkdirSync, readdirSync, writeFileSync } from "node:fs";
@@ -20,12 +20,12 @@ function freePort() {
   });
 }
 
-/** Starts the registry with its files in `folder`. Returns its address, how to publish to it and how to end it. */
+/** Starts the registry with its files in `folder`. Returns its address and functions to publish to it and to end it. */
 export async function startRegistry(folder) {
   mkdirSync(folder, { recursive: true });
   const port = await freePort();
   const url = `http://127.0.0.1:${port}/`;
-  // JSON is YAML.
+  // JSON is valid YAML.
   const config = {
     storage: join(folder, "storage"),
     auth: { htpasswd: { file: join(folder, "htpasswd") } },
@@ -36,7 +36,7 @@ export async function startRegistry(folder) {
   };
   const configFile = join(folder, "config.yaml");
   writeFileSync(configFile, JSON.stringify(config));
-  // npm asks for a token even where anyone may publish.
+  // npm requires a token even if anyone may publish.
   const userConfig = join(folder, "npmrc");
   writeFileSync(userConfig, `registry=${url}\n//127.0.0.1:${port}/:_authToken=any\n`);
   const env = { ...withoutNpm(process.env), npm_config_userconfig: userConfig, npm_config_cache: join(folder, "cache"), npm_config_update_notifier: "false" };
@@ -82,7 +82,7 @@ async function answers(url) {
   }
 }
 
-/** npm's variables of the `npm run` around us are settings for the npm inside. */
+/** The variables that an outer `npm run` sets would be settings for the npm that runs here. */
 function withoutNpm(env) {
   return Object.fromEntries(Object.entries(env).filter(([name]) => !/^npm_/i.test(name)));
 }

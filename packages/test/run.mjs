@@ -1,8 +1,8 @@
-// `npm run test:package`: the packages of this checkout, published to a registry on loopback and used like by a user who has only
+// `npm run test:package`: the packages of this checkout, published to a registry on loopback and used as by a user who has only
 // Bun. The last line lists the passed checks; exit status 0 only if all passed.
 //
-//   --packages FOLDER   test packages that are there already (gated-delta and the platform's), as a release does
-//   --root FOLDER       run the consumer inside a root file system that has nothing but Bun's needs (takes root)
+//   --packages FOLDER   test existing packages (gated-delta and the platform's), as a release does
+//   --root FOLDER       run the consumer inside a root file system with only what Bun needs (requires root)
 import { chmodSync, cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
@@ -20,7 +20,7 @@ import { example } from "./examples.mjs";
 import { startRegistry } from "./registry.mjs";
 import { checkTypes, lint } from "./types.mjs";
 
-/** Packages of the other platforms, as far as an installer sees them: it must leave them out. */
+/** Packages of the other platforms, as far as an installer sees them: it must not install them. */
 function otherPlatforms(folder) {
   return platforms.filter((platform) => platform !== hostPlatform()).map((platform) => {
     const source = join(folder, platform.name);
@@ -31,7 +31,7 @@ function otherPlatforms(folder) {
   });
 }
 
-/** PATH for the consumer: Bun, Node with npx where it is there, and a shell; no compiler, no Swift. */
+/** PATH for the consumer: Bun, Node with npx if present, and a shell; no compiler, no Swift. */
 function consumerPath(folder, bun) {
   const bin = join(folder, "bin");
   mkdirSync(bin);
@@ -42,9 +42,9 @@ function consumerPath(folder, bun) {
   return { path: bin, npx: found.includes("npx") && found.includes("node") };
 }
 
-/** Runs the consumer's checks; returns how many passed. */
+/** Runs the consumer's checks; returns the number that passed. */
 async function consume(folder, plan, root) {
-  // Inside another root the paths begin there, and Bun is all there is.
+  // Inside another root, paths begin at that root, and only Bun is available.
   const inside = (path) => (root === undefined ? path : `/${relative(root, path)}`);
   const bun = join(folder, "bun");
   cpSync(realpathSync(plan.bun), bun);

@@ -1,6 +1,6 @@
 // The declarations as consumers compile them: every common tsconfig, without skipLibCheck and without Bun's types, against an
-// installed package, with the oldest TypeScript that the README names and the present one; and what publint and "Are the types
-// wrong?" say of the archives.
+// installed package, with the oldest TypeScript that the README names and the current one; and the findings of publint and "Are the types
+// wrong?" about the archives.
 import { copyFileSync, cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -13,7 +13,7 @@ const strict = { strict: true, exactOptionalPropertyTypes: true, noUncheckedInde
 const bundler = { module: "ESNext", moduleResolution: "bundler" };
 const nodeNext = { module: "NodeNext", moduleResolution: "NodeNext" };
 
-/** Common consumers by name. `lib` is ES2022's in most: what `using` needs comes with the declarations. */
+/** Common consumers by name. Most use the `lib` of ES2022: the types for `using` come with the declarations. */
 const matrix = {
   bundler: { ...bundler, target: "ESNext", lib: ["ESNext"] },
   "bundler, ES2022": { ...bundler, target: "ES2022", lib: ["ES2022"] },
@@ -53,7 +53,7 @@ export async function checkTypes(project) {
   return checks;
 }
 
-/** A program with `gated-delta/ai`, whose declarations name the optional peer's types. That has no declarations for all that it imports. */
+/** A program with `gated-delta/ai`, whose declarations name the optional peer's types. That peer lacks declarations of some imports. */
 async function checkAiTypes(project, compiler, version) {
   const folder = join(project, "types-of-ai");
   mkdirSync(folder);
@@ -85,7 +85,7 @@ export async function lint(archives) {
     const found = messages.filter(({ code }) => code !== "USE_ENGINES_NODE");
     if (found.length > 0) throw new Failure(`publint of ${name}:\n${found.map((message) => formatMessage(message, pkg, { color: false })).join("\n")}`);
     checks.push(`publint: ${name}`);
-    // The package is of ES modules, for Bun.
+    // The package consists of ES modules, for Bun.
     const attw = await run(process.execPath, [tool("@arethetypeswrong/cli", "dist/index.js"), archive, "--profile", "esm-only", "--no-color", "--no-emoji"]);
     if (attw.code !== 0) throw new Failure(`are the types wrong, ${name}:\n${attw.text}`);
     checks.push(`attw: ${name}`);

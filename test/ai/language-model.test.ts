@@ -31,7 +31,7 @@ afterAll(() => device.close());
 const hello = [{ role: "user" as const, content: [{ type: "text" as const, text: "Hello" }] }];
 const schema = jsonSchema<{ deep: boolean }>({ type: "object", properties: { deep: { type: "boolean" } }, required: ["deep"], additionalProperties: false });
 
-/** The parts of a stream of the model itself. */
+/** The parts of a stream from the model itself. */
 async function partsOf(model: LanguageModelV4, options: Partial<LanguageModelV4CallOptions>): Promise<LanguageModelV4StreamPart[]> {
   const { stream } = await model.doStream({ prompt: hello, ...options });
   const parts: LanguageModelV4StreamPart[] = [];

@@ -11,7 +11,7 @@ import { formats } from "./formats.ts";
 import type { AnswerText } from "./texts.ts";
 import { workOf } from "./work.ts";
 
-/** The most characters that are looked at for each of the text, and for each text. */
+/** The most characters that are looked at: `each` for each character of the text, and `all` for each text. */
 export const mostWork = { each: 16, all: 200 };
 
 const parserOf = ({ format, reasoning, tools }: AnswerText): AnswerParser => new AnswerParser(formats[format]!, { tools, reasoning });
@@ -27,7 +27,7 @@ function expect(holds: boolean, what: string): void {
   if (!holds) throw new Difference(what);
 }
 
-/** @throws where something does not hold. */
+/** @throws if a check does not hold. */
 export function checkText(given: AnswerText, random: Random, counts: Counts): void {
   let whole: AnswerPiece[] = [];
   const parser = parserOf(given);
@@ -89,7 +89,7 @@ function checkPieces(pieces: readonly AnswerPiece[], text: string): void {
   expect(open === undefined, "a call is neither done nor taken back");
 }
 
-/** Whether all characters of a text are in another one, in their order. */
+/** Whether another text contains all characters of a text, in the same order. */
 function isPartOf(text: string, whole: string): boolean {
   let at = 0;
   for (let i = 0; i < text.length; i++, at++) {

@@ -1,4 +1,4 @@
-/** The formats of answers under test, as they are found by the texts that their templates have. */
+/** The formats of answers under test, found as for a model: by the texts in their templates. */
 import type { AnswerFormat } from "../../lib/model/text/formats/answer-format.ts";
 import { formatOf } from "../../lib/model/text/formats/known-formats.ts";
 

@@ -10,7 +10,7 @@ import type { Method } from "../support/replace.ts";
 
 type Call = (this: unknown, ...args: unknown[]) => unknown;
 
-/** Replaces a method by one that may call it. */
+/** Replaces a method by one that may call the original. */
 const wrapped = (prototype: object, key: string, run: (original: (...args: unknown[]) => unknown, args: unknown[], self: unknown) => unknown) => (): Disposable =>
   replace(prototype, key, (original) =>
     function (this: unknown, ...args: unknown[]): unknown {
@@ -18,7 +18,7 @@ const wrapped = (prototype: object, key: string, run: (original: (...args: unkno
     } as unknown as Method,
   );
 
-/** Each fault: what it is, and a function that plants it. */
+/** Each fault by its description, and a function that plants it. */
 export const planted: Readonly<Record<string, () => Disposable>> = {
   "the beginning of a tag at the end of the text is lost": wrapped(TagMatcher.prototype, "end", (original) => (original(), "")),
   "the beginning of a tag is given out at the end of a push": wrapped(AnswerParser.prototype, "push", (original, [text], self) =>

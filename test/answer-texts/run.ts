@@ -8,7 +8,7 @@ import { makeText } from "./texts.ts";
 /** The results of a run. */
 export interface TextReport {
   readonly counts: Counts;
-  /** The first text for which something does not hold. */
+  /** The first text for which a check does not hold. */
   readonly failure: string | undefined;
 }
 

@@ -1,8 +1,8 @@
-/** Random answers: as models write them, with mistakes, and pieces of everything in any order. */
+/** Random answers: as models write them, with mistakes, and as pieces of everything in any order. */
 import { formats } from "./formats.ts";
 import type { Random } from "../support/random.ts";
 
-/** An answer and what the parser is told about it. */
+/** An answer, and the information that the parser gets about it. */
 export interface AnswerText {
   readonly format: string;
   readonly reasoning: "open" | "closed";
@@ -10,7 +10,7 @@ export interface AnswerText {
   readonly text: string;
 }
 
-/** A tool of each kind of parameter. */
+/** A tool with each kind of parameter. */
 export const tools: readonly object[] = [
   {
     type: "function",

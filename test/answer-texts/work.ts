@@ -1,4 +1,4 @@
-/** Counts the work of the parser: the characters that its parts look at, each time that they do. */
+/** Counts the work of the parser: the characters that its parts look at, each time they do. */
 import { CallSection } from "../../lib/model/text/formats/call-section.ts";
 import { JsonScanner } from "../../lib/model/text/formats/json-scanner.ts";
 import { PythonLiteral } from "../../lib/model/text/formats/python-literal.ts";
@@ -10,7 +10,7 @@ import type { Method } from "../support/replace.ts";
 
 type Call = (this: unknown, ...args: unknown[]) => unknown;
 
-/** Runs something and returns how many characters were looked at meanwhile. */
+/** Runs a function and returns how many characters were looked at meanwhile. */
 export function workOf(run: () => void): number {
   let characters = 0;
   const counted = (prototype: object, key: string, of: (self: unknown, args: readonly unknown[], given: unknown) => number): Disposable =>
@@ -26,7 +26,7 @@ export function workOf(run: () => void): number {
   for (const { prototype } of [CallSection, JsonScanner, PythonLiteral, TagMatcher, XmlArgument]) stack.use(counted(prototype, "next", () => 1));
   stack.use(counted(XmlValue.prototype, "push", (_, [text]) => length(text)));
   stack.use(counted(JSON, "parse", (_, [text]) => length(text)));
-  // Making a text of another one looks at all that is kept, and looking for something at all of it.
+  // Making a text from a part of another one looks at that part, and a search looks at the whole text.
   stack.use(counted(String.prototype, "slice", (_, __, given) => length(given)));
   for (const key of ["replace", "replaceAll", "trim", "indexOf"]) stack.use(counted(String.prototype, key, (self) => String(self).length));
   stack.use(counted(RegExp.prototype, "test", (_, [text]) => length(text)));

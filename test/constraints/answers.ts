@@ -1,14 +1,14 @@
-/** Answers of a random model to random schemas, each read by JSON.parse and by a validator that is not ours. Usable outside of bun's tests, too. */
+/** Answers of a random model to random schemas, read by JSON.parse and by an independent validator. Usable outside bun's tests, too. */
 import { GatedDeltaError } from "../../lib/errors.ts";
 import type { LanguageModel } from "../../lib/model.ts";
 import { Random } from "../support/random.ts";
 import { randomSchema, validator } from "../support/random-schemas.ts";
 
-/** Numbers of answers by their ends. */
+/** The numbers of answers, by how they ended. */
 export interface Tally {
   /** Answers that parse and validate. */
   valid: number;
-  /** Answers that ended by their length, within a value. */
+  /** Answers that reached the maximum length within a value. */
   cut: number;
   /** Schemas that no value fits, which are refused. */
   impossible: number;
@@ -20,9 +20,9 @@ export interface SchemasOptions {
   /** The first schema's number, which is its seed. */
   readonly first: number;
   readonly schemas: number;
-  /** Answers to each. */
+  /** The number of answers to each schema. */
   readonly answers: number;
-  /** How many schemas at a time. */
+  /** How many schemas run at a time. */
   readonly lanes: number;
   readonly maxTokens: number;
 }
@@ -72,7 +72,7 @@ async function answersOf(model: LanguageModel, schema: object, seed: number, cou
     try {
       valid = validate(JSON.parse(text));
     } catch {
-      // It is no JSON.
+      // It is not JSON.
     }
     if (!valid) throw new Error(`schema ${seed}, seed ${seed + i}: ${JSON.stringify(schema)}\nthe answer ${JSON.stringify(text)}`);
     tally.valid++;

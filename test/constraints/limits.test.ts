@@ -1,4 +1,4 @@
-/** Schemas at the limits of what is compiled: how large their grammars are, what is refused by name, and who waits for a Worker. */
+/** Schemas at the limits of compilation: the sizes of their grammars, the parts that errors name, and which requests wait for a Worker. */
 import { afterAll, describe, expect, spyOn, test } from "bun:test";
 import { LanguageModel, tinyModel } from "../../lib/model.ts";
 import { accepts } from "../../lib/model/constraints/automaton.ts";
@@ -110,7 +110,7 @@ describe("the size of a grammar", () => {
 const device = openDevice(1);
 afterAll(() => device.close());
 
-/** Opens texts of a model's grammars. */
+/** Opens the texts of grammars for a model. */
 const opening = (matchers: Matchers, { text, config }: LanguageModel) => (grammar: string) => matchers.open("generate", "grammar", text, config, grammar);
 
 test("a text that is closed before a Worker was free for it is not compiled", async () => {
@@ -141,7 +141,7 @@ test("a text that is closed while it opens or is asked takes none of the Worker'
   using matchers = new Matchers();
   const open = opening(matchers, model);
   const grammar = 'root ::= "ab"+';
-  // The first opens while the Worker still gets its tokens.
+  // The first one opens while the Worker is still being given its tokens.
   const other = await open(grammar);
   for (let turn = 0; turn < 20; turn++) {
     const left = await open(turn % 2 ? grammar : `root ::= "${turn}"`);

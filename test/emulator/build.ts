@@ -31,7 +31,7 @@ export type BuildOptions = {
   readonly directory?: string;
   /** Writes the C++ next to the objects, for reading. */
   readonly keep?: boolean;
-  /** Called after each file that was compiled, or was there already. */
+  /** Called after each file that was compiled, or existed already. */
   readonly onObject?: (done: number, total: number, name: string) => void;
 };
 
@@ -47,7 +47,7 @@ function partsOf(files: readonly string[], { defines, directory = process.cwd() 
   return files.map((file, i) => parseUnit(parts[i] ?? "", displayPath(file, directory)));
 }
 
-/** The files of a library, each as the C++ that runs, from their flattened text. */
+/** The files of a library, each as the C++ that runs, made from their flattened text. */
 export function translateAll(files: readonly string[], options: TranslateOptions): { unit: Unit; code: string }[] {
   const only = options.only === undefined ? {} : { only: new Set(options.only) };
   return partsOf(files, options).map((unit) => ({
@@ -56,7 +56,7 @@ export function translateAll(files: readonly string[], options: TranslateOptions
   }));
 }
 
-/** The text that the library was made of, which its host has to give to `makeLibrary(source:)`. */
+/** The text from which the library was made, which its host has to pass to `makeLibrary(source:)`. */
 function sourceCode(text: string): string {
   // Compilers take string literals of a bounded length.
   const pieces = text.trimEnd().match(/[^]{1,8000}/g) ?? [""];
@@ -69,11 +69,11 @@ async function precompiledShim(cache: string, sanitizer: Sanitizer): Promise<str
   const flags = kernelFlags(sanitizer).filter((f, i, all) => f !== "-x" && all[i - 1] !== "-x");
   const file = join(cache, `shim-${hashOf([...flags, folderText(shimFolder)])}.pch`);
   mkdirSync(cache, { recursive: true });
-  // The toolchain's configuration file adds linker options, with which this would be a link.
+  // The toolchain's configuration file adds linker options, which would turn this into a link.
   return await kept(file, [...flags, "--no-default-config", "-x", "c++-header", join(shimFolder, "emu.h")]);
 }
 
-/** A file that the compiler makes with these arguments, unless it is there. By a rename: another process may read it. */
+/** A file that the compiler makes with these arguments, unless it exists. It is renamed into place: another process may read it. */
 async function kept(file: string, args: readonly string[]): Promise<string> {
   if (isKept(file)) return file;
   const partial = `${file}.${process.pid}.tmp`;
@@ -82,7 +82,7 @@ async function kept(file: string, args: readonly string[]): Promise<string> {
   return file;
 }
 
-/** From so many instantiations on, kernels are compiled quickly: the projections, for every way to store a matrix. */
+/** From this many instantiations on, kernels are compiled quickly: the projections, for every way to store a matrix. */
 const manyKernels = 25;
 
 /** A compilation to one object. */
@@ -98,12 +98,12 @@ function runtimeJobs(cache: string, sanitizer: Sanitizer): Job[] {
   });
 }
 
-/** The runtime's objects optimised together, once for all libraries, of which tests link many: the checks of an access are a few instructions each. */
+/** The runtime's objects, optimised together once for all the libraries that tests link: each check of an access is a few instructions. */
 function asOne(cache: string, objects: readonly string[]): Promise<string> {
   return kept(join(cache, `runtime-${hashOf(objects)}.o`), ["-r", "-nostdlib", "-fuse-ld=lld", "-flto", "-O3", ...objects]);
 }
 
-/** Builds the library; resolves to the kernels' names. Throws a CompileError, PreprocessError or SourceError. */
+/** Builds the library; the promise resolves to the kernels' names. Throws a CompileError, PreprocessError or SourceError. */
 export async function build(files: readonly string[], options: BuildOptions): Promise<string[]> {
   const sanitizer = options.sanitizer ?? "none";
   const output = resolve(options.output);
@@ -124,7 +124,7 @@ export async function build(files: readonly string[], options: BuildOptions): Pr
   }
   const shim = await precompiledShim(cache, sanitizer);
   const flagsOf = (unit: Unit): string[] => [...kernelFlags(sanitizer, unit.kernels.length >= manyKernels), "-include-pch", shim];
-  // The longest first, so that no processor waits for one at the end.
+  // The longest first, so that no processor waits for a long one at the end.
   const size = ({ unit, code }: (typeof units)[number]): number => unit.kernels.length * code.length;
   const jobs: Job[] = units.toSorted((a, b) => size(b) - size(a)).map(({ unit, code }) => ({
     name: basename(unit.file),
@@ -155,7 +155,7 @@ function plainLink(): string[] {
     "{ global: emu_interface_version; emu_reflection; emu_source; emu_pipeline_*; emu_dispatch; emu_string_free; local: *; };\n";
   const file = join(cacheFolder, `exports-${hashOf([script])}.map`);
   if (!existsSync(file)) {
-    // By a rename: another process may be linking.
+    // Renamed into place: another process may be linking.
     const partial = `${file}.${process.pid}.tmp`;
     writeFileSync(partial, script);
     renameSync(partial, file);
@@ -181,7 +181,7 @@ async function link(output: string, objects: readonly string[], sanitizer: Sanit
   writeFileSync(stamp, made);
 }
 
-/** Writes each file's CUDA source and manifest, and the runner's sources, to a folder that needs nothing else; returns their names. */
+/** Writes each file's CUDA source and manifest, and the runner's sources, to a self-contained folder; returns their names. */
 export function writeCuda(files: readonly string[], folder: string, directory = process.cwd()): string[] {
   mkdirSync(folder, { recursive: true });
   const names = partsOf(files, { directory }).map((unit) => {
@@ -201,7 +201,7 @@ export function writeCuda(files: readonly string[], folder: string, directory = 
   return names;
 }
 
-/** The runner for libraries of a sanitizer; resolves to its path. */
+/** The runner for libraries built with a sanitizer; the promise resolves to its path. */
 export async function buildRunner(sanitizer: Sanitizer): Promise<string> {
   const source = join(runtimeFolder, "runner.cpp");
   const flags = runtimeFlags(sanitizer);

@@ -1,4 +1,4 @@
-/** The typed compile: clang's messages about sources whose pointers carry their address spaces, where Apple's compiler has them too. */
+/** The typed compile: clang's messages about sources whose pointers carry their address spaces, as they do in Apple's compiler. */
 import { spawnSync } from "node:child_process";
 import { mkdirSync, renameSync } from "node:fs";
 import { join } from "node:path";
@@ -12,7 +12,7 @@ export type Problem = { readonly file: string; readonly line: number; readonly r
 
 export type CheckOptions = { readonly directory?: string; readonly defines?: readonly string[] };
 
-/** All files as one unit, which is what the host compiles on Apple's side. */
+/** All files as one unit, as the host compiles them on Apple's side. */
 export function parseTogether(files: readonly string[], options: CheckOptions = {}): Unit {
   const directory = options.directory ?? process.cwd();
   return parseUnit(preprocessTogether(files, options), displayPath(files[0] ?? "(empty)", directory));
@@ -26,7 +26,7 @@ const flags = (
   "-Wuninitialized -Wc++17-attribute-extensions -Wno-c++17-extensions"
 ).split(" ");
 
-/** The shim, compiled once: most of a small check's time would go into reading it. */
+/** The shim, compiled once: otherwise, most of a small check's time would go into reading it. */
 function precompiledShim(): string {
   const file = join(cacheFolder, `typed-${hashOf([clang(), ...flags, folderText(shimFolder)])}.pch`);
   if (!isKept(file)) {
@@ -59,8 +59,8 @@ function parseDiagnostics(output: string): Diagnostic[] {
 }
 
 /**
- * Metal makes the implicit members of a structure for every address space; here they are for the default one only. Copying a
- * structure from or to device, constant or threadgroup memory is therefore no error of the source.
+ * Metal makes the implicit members of a structure for every address space; here they are only for the default one. An error
+ * about copying a structure from or to device, constant or threadgroup memory is therefore not the source's fault.
  */
 function isStructureCopy(d: Diagnostic): boolean {
   // The shim's matrices and packed vectors are structures too.
@@ -124,7 +124,7 @@ export function checkTypes(unit: Unit): Problem[] {
   for (const d of parseDiagnostics(result.stderr)) {
     const name = rule(d);
     const problem = { file: d.file, line: d.line, rule: name ?? "", message: readable(d.message) };
-    // A template says the same for each of its instantiations.
+    // A template gives the same message for each of its instantiations.
     const key = JSON.stringify(problem);
     if (name === null || seen.has(key)) continue;
     seen.add(key);

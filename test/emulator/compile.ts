@@ -8,14 +8,14 @@ import { clang } from "./toolchain.ts";
 export type Sanitizer = "none" | "address" | "undefined";
 
 const here = import.meta.dirname;
-/** Where objects, precompiled headers and runners are kept between runs. */
+/** The folder in which objects, precompiled headers and runners are kept between runs. */
 export const cacheFolder = join(here, "..", "..", ".build", "emulator", "cache");
 export const shimFolder = join(here, "shim");
 export const runtimeFolder = join(here, "runtime");
 
 const processor = process.arch === "arm64" ? ["-march=armv8.2-a+fp16"] : ["-march=x86-64-v3"];
 
-/** No contraction, and one rounding for every half and bfloat operation, as a GPU's own units have it. */
+/** No contraction, and one rounding for every half and bfloat operation, as in a GPU's own units. */
 const arithmetic = (
   "-ffp-contract=off -fno-math-errno -fsigned-char -Xclang -ffloat16-excess-precision=none -Xclang " +
   "-fbfloat16-excess-precision=none"
@@ -28,8 +28,8 @@ const language = (
 ).split(" ");
 
 /**
- * Translated kernels: memory accesses call the runtime (which stands in for ThreadSanitizer's), so does every function that was
- * not inlined (is there stack left?), and locals start as poison.
+ * Translated kernels: memory accesses call the runtime (which stands in for ThreadSanitizer's), as does every function that was
+ * not inlined (to check the remaining stack), and locals start as poison.
  */
 const checked = (
   "-O2 -fno-vectorize -fno-slp-vectorize -fsanitize=thread,bounds,integer-divide-by-zero,unreachable,return " +
@@ -38,7 +38,7 @@ const checked = (
   "-fno-omit-frame-pointer"
 ).split(" ");
 
-/** Instead of -O2, for a text that is instantiated so often that compiling takes longer than the tests' runs gain: next to nothing is inlined. */
+/** Instead of -O2, for a text instantiated so often that -O2 costs more time than the tests' runs gain: hardly anything is inlined. */
 const quickly = "-O1 -mllvm -inline-threshold=60 -mllvm -inlinehint-threshold=60".split(" ");
 
 const sanitized: Record<Exclude<Sanitizer, "none">, readonly string[]> = {
@@ -102,7 +102,7 @@ export async function run(args: readonly string[], input?: string): Promise<stri
   });
 }
 
-/** At most two compilers at a time: each takes a core for itself. */
+/** At most two compilers at a time: each occupies a core. */
 export async function inParallel<T>(jobs: readonly (() => Promise<T>)[], width = 2): Promise<T[]> {
   const results: T[] = [];
   let next = 0;
@@ -118,7 +118,7 @@ export async function inParallel<T>(jobs: readonly (() => Promise<T>)[], width =
 
 const kept = 600;
 
-/** Forgets the oldest files of a cache that has grown: sources change, and each version leaves an object. */
+/** Deletes the oldest files of a cache that has grown: sources change, and each version leaves an object behind. */
 export function prune(cache: string): void {
   const files = readdirSync(cache).map((name) => ({
     path: join(cache, name),
@@ -130,7 +130,7 @@ export function prune(cache: string): void {
   for (const file of files.slice(0, files.length - kept / 2)) rmSync(file.path, { force: true });
 }
 
-/** Whether a file of the cache is there. If so it counts as new: another process that tidies up leaves it alone. */
+/** Whether a file is in the cache. If so, it is marked as new, so that another process that tidies up leaves it alone. */
 export function isKept(file: string): boolean {
   try {
     const now = new Date();
@@ -141,7 +141,7 @@ export function isKept(file: string): boolean {
   }
 }
 
-/** Compiles to `cache/HASH.o` unless that is there already; a build that was cut off leaves nothing behind. */
+/** Compiles to `cache/HASH.o` unless that exists already; an interrupted build leaves nothing behind. */
 export async function object(
   cache: string,
   flags: readonly string[],

@@ -12,13 +12,13 @@ import { openSource } from "./harness.ts";
 import { clang } from "./toolchain.ts";
 import { describe, onLinux, test } from "./linux.ts";
 
-// A first run compiles the runtime, which a busy machine may take its time for.
+// A first run compiles the runtime, which can take a while on a busy machine.
 setDefaultTimeout(300_000);
 
 const root = join(import.meta.dirname, "..", "..");
 const shaders = join(root, "shaders");
 
-/** The messages of the host's C++ compiler about translated code, all entries at once, in place of NVRTC. */
+/** The messages about translated code, all entries at once, from the host's C++ compiler instead of NVRTC. */
 function problems(code: string): string {
   const text = `#include "${join(import.meta.dirname, "cuda", "host.h")}"\n${code.replace(/^#if EMU_ENTRY == \d+$/gm, "#if 1")}`;
   const flags = [
@@ -122,7 +122,7 @@ describe("replay", () => {
     delete process.env["GATED_DELTA_EMULATOR_RECORD_LIMIT"];
     expect(readdirSync(records).sort()).toEqual(["000000-twice.emurec", "000001-twice.emurec", "000002-twice.emurec"]);
     expect(choose(records, 2)).toEqual(["000001-twice.emurec", "000002-twice.emurec"]);
-    // All are of one form, and the smallest has 32 numbers.
+    // All have the same form, and the smallest has 32 numbers.
     expect(chooseForms(records, 2)).toEqual(["000001-twice.emurec"]);
     const output = join(folder, "out");
     expect(await packReplay([join(folder, "twice.metal")], records, library.path, output, 3)).toBe(3);

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { openLibrary, type Dispatch } from "./harness.ts";
 import { describe, test } from "./linux.ts";
 
-// A first run compiles the runtime, which a busy machine may take its time for.
+// A first run compiles the runtime, which can take a while on a busy machine.
 setDefaultTimeout(300_000);
 
 const folder = join(import.meta.dirname, "kernels");
@@ -13,7 +13,7 @@ const source = readFileSync(join(folder, "faults.metal"), "utf8");
 
 type Case = { kernel: string; says: RegExp } & Partial<Dispatch>;
 
-/** The line marked "// fault" in the kernel, or the one marked for it elsewhere. */
+/** The line marked "// fault" in the kernel, or the line elsewhere that is marked for it. */
 function faultLine(kernel: string): number {
   const lines = source.split("\n");
   const marked = lines.findIndex((line) => line.includes(`// fault in ${kernel}`));

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { openLibrary, type Dispatch } from "./harness.ts";
 import { describe, test } from "./linux.ts";
 
-// A first run compiles the runtime, which a busy machine may take its time for.
+// A first run compiles the runtime, which can take a while on a busy machine.
 setDefaultTimeout(300_000);
 
 const orders = ["forward", "reverse", "random:1", "random:99"] as const;

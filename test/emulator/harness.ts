@@ -1,6 +1,6 @@
 /**
- * Runs one kernel of a built library: writes the dispatch to a file (runtime/record.h says how) and lets the runner play it
- * in a process of its own. For the emulator's own tests.
+ * Runs one kernel of a built library: writes the dispatch to a file (in the format of runtime/record.h) and has the runner
+ * play it in a separate process. For the emulator's own tests.
  */
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -21,7 +21,7 @@ export type Bytes =
   | BigUint64Array
   | BigInt64Array;
 
-/** Buffers that hold the same array are one memory. */
+/** Buffers that hold the same array share memory. */
 export type BoundBuffer = { readonly data: Bytes; readonly offset?: number; readonly readOnly?: boolean };
 
 export type Constant = { readonly name: string; readonly type: string; readonly value: number | boolean };
@@ -42,7 +42,7 @@ export type Dispatch = {
 export type Outcome = {
   /** The fault or error, or "". */
   readonly error: string;
-  /** The runner's exit status: 0 ran, 1 fault, others a sanitizer's or a crash. */
+  /** The runner's exit status: 0 ran, 1 fault, otherwise a sanitizer's status or a crash. */
   readonly status: number | null;
 };
 
@@ -150,7 +150,7 @@ export class Library {
     return this.runAll([dispatch], environment);
   }
 
-  /** Runs kernels one after another in one process. The outcome is the last one's; messages of those before it come first. */
+  /** Runs kernels one after another in one process. The outcome is the last one's; messages of earlier ones come first. */
   runAll(dispatches: readonly Dispatch[], environment: Readonly<Record<string, string>> = {}): Outcome {
     if (this.path === "") return { error: "the emulator is for Linux", status: null };
     const encoded = dispatches.map((d) => ({
@@ -164,7 +164,7 @@ export class Library {
       {
         encoding: "utf8",
         timeout: 60_000,
-        // The lanes' stacks are not the thread's, which AddressSanitizer's fake stacks cannot know.
+        // The lanes' stacks are not the thread's, and AddressSanitizer's fake stacks cannot handle that.
         env: {
           ...process.env,
           ASAN_OPTIONS: "detect_stack_use_after_return=0:detect_leaks=0",
@@ -230,7 +230,7 @@ function readBack(path: string, targets: readonly { index: number; data: Bytes }
 
 let scratch: string | undefined;
 
-/** A folder for this process's libraries and dispatches. */
+/** The folder for this process's libraries and dispatches. */
 function scratchFolder(): string {
   if (scratch === undefined) {
     scratch = mkdtempSync(join(tmpdir(), "gated-delta-emulator-"));
@@ -246,7 +246,7 @@ export async function openLibrary(
   files: readonly string[],
   options: { sanitizer?: Sanitizer; only?: readonly string[]; directory?: string; defines?: readonly string[] } = {},
 ): Promise<Library> {
-  // Elsewhere the tests that would use it are skipped (linux.ts).
+  // On other systems, the tests that would use it are skipped (linux.ts).
   if (process.platform !== "linux") return new Library("", "", "");
   const folder = scratchFolder();
   const path = join(folder, `library-${built++}.so`);
@@ -255,7 +255,7 @@ export async function openLibrary(
   return new Library(path, runner, folder);
 }
 
-/** The same of source text, which messages call `name`. */
+/** The same for source text, which messages call `name`. */
 export async function openSource(
   name: string,
   source: string,

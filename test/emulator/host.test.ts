@@ -1,9 +1,9 @@
-/** A host's wrong binding is refused before the kernel runs, by kernel and argument; and the state that a fault leaves. */
+/** A host's wrong binding is refused, naming kernel and argument, before the kernel runs; and the state that a fault leaves behind. */
 import { expect, setDefaultTimeout } from "bun:test";
 import { openSource, type Dispatch } from "./harness.ts";
 import { describe, test } from "./linux.ts";
 
-// A first run compiles the runtime, which a busy machine may take its time for.
+// A first run compiles the runtime, which can take a while on a busy machine.
 setDefaultTimeout(300_000);
 
 const floats = (count: number): Float32Array => new Float32Array(count);

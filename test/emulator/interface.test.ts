@@ -1,4 +1,4 @@
-/** A built library's description of itself, and the front end's of sources. */
+/** A built library's description of itself, and the front end's description of sources. */
 import { expect, setDefaultTimeout } from "bun:test";
 import { join } from "node:path";
 import { openSource } from "./harness.ts";
@@ -7,7 +7,7 @@ import { preprocessParts } from "./frontend/preprocess.ts";
 import { parseUnit } from "./frontend/unit.ts";
 import { describe, test } from "./linux.ts";
 
-// A first run compiles the runtime, which a busy machine may take its time for.
+// A first run compiles the runtime, which can take a while on a busy machine.
 setDefaultTimeout(300_000);
 
 const source = `#include <metal_stdlib>

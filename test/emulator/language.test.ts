@@ -1,10 +1,10 @@
-/** Metal's types, operators and library as the specification describes them, one expression a case. */
+/** Metal's types, operators and library as the specification describes them, one expression per case. */
 import { expect, setDefaultTimeout } from "bun:test";
 import { CompileError } from "./compile.ts";
 import { openSource } from "./harness.ts";
 import { describe, test } from "./linux.ts";
 
-// A first run compiles the runtime, which a busy machine may take its time for.
+// A first run compiles the runtime, which can take a while on a busy machine.
 setDefaultTimeout(300_000);
 
 /** Expressions that are true in Metal. `x` is 1.5f, `n` is 7, `v` is float4(1, 2, 3, 4), all unknown to the compiler. */
@@ -32,7 +32,7 @@ const truths: readonly string[] = [
   "all((int4(1, 2, 3, 4) << 1) == int4(2, 4, 6, 8)) && all((uint2(5, 9) % 4) == uint2(1, 1)) && all((int2(6, 3) & 5) == int2(4, 1))",
   "all(-v == v * -1.0f) && all(~int2(0, -1) == int2(-1, 0))",
   "all((uint2(1, 1) << uint2(33, 1)) == uint2(2, 2))",
-  // Conversions: half and bfloat round to nearest, ties to even, once an operation.
+  // Conversions: half and bfloat round to nearest, ties to even, once per operation.
   "as_type<ushort>(half(2049.0f + x * 0.0f)) == 0x6800 && as_type<ushort>(half(2051.0f)) == 0x6802",
   "as_type<ushort>(bfloat(257.0f)) == 0x4380 && as_type<ushort>(bfloat(259.0f)) == 0x4382",
   "as_type<ushort>(half(70000.0f)) == 0x7c00 && isnan(bfloat(NAN)) && isinf(half(INFINITY))",

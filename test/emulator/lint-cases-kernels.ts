@@ -1,7 +1,7 @@
 /** Sources that break one rule each, of kernels and of the language: lint.test.ts runs them. */
 import { kernel } from "./lint-cases.ts";
 
-/** As wrongTypes. */
+/** In the form of wrongTypes. */
 export const wrongKernels: readonly [string, string, string][] = [
   // Kernels.
   [

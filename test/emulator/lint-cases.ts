@@ -6,7 +6,7 @@ export const head = "#include <metal_stdlib>\nusing namespace metal;\n#pragma ME
 export const kernel = (body: string): string =>
   `kernel void k(device float* out [[buffer(0)]], constant float* c [[buffer(1)]], threadgroup float* t [[threadgroup(0)]], uint i [[thread_index_in_threadgroup]]) {\n  ${body}\n}\n`;
 
-/** rule, what is wrong, the source after the head. The line at fault holds "//!". */
+/** Rule, mistake, and the source after the head. The line at fault contains "//!". */
 export const wrongTypes: readonly [string, string, string][] = [
   // The typed compile.
   ["address-space", "a device pointer kept in a thread pointer", kernel("thread float* p = out; out[0] = p[0];  //!")],
@@ -111,7 +111,7 @@ export const wrongTypes: readonly [string, string, string][] = [
     "a function constant as a template argument",
     `constant uint N [[function_constant(0)]];\ntemplate <uint M> float f() { return float(M); }\n${kernel("out[i] = f<N>();  //!")}`,
   ],
-  // Address spaces that C++ cannot see missing.
+  // Missing address spaces that C++ cannot detect.
   [
     "address-space-missing",
     "a parameter",

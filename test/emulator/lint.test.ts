@@ -1,4 +1,4 @@
-/** Each rule of the typed check and of the linter has a kernel that breaks it, and is refused by name and line. */
+/** Each rule of the typed check and of the linter has a kernel that breaks it and is refused with the rule's name and the line. */
 import { expect, setDefaultTimeout } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -10,7 +10,7 @@ import { defaults, lint, rules } from "./lint/lint.ts";
 import type { LintOptions } from "./lint/rule.ts";
 import { describe, test } from "./linux.ts";
 
-// A first run compiles the runtime, which a busy machine may take its time for.
+// A first run compiles the runtime, which can take a while on a busy machine.
 setDefaultTimeout(300_000);
 
 function problemsOf(text: string, options: LintOptions = defaults): Problem[] {

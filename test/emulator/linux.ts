@@ -1,6 +1,6 @@
 /**
  * describe and test for tests that need the emulator, which is for Linux: on a Mac the same kernels run on the real GPU, and these
- * are counted as skipped.
+ * tests are counted as skipped.
  */
 import { describe as always, test as alwaysTest } from "bun:test";
 

@@ -7,7 +7,7 @@
  *   bun test/emulator/main.ts reflect shaders/*.metal    the kernels, as JSON
  *   bun test/emulator/main.ts translate shaders/x.metal  the C++ that runs, for reading
  *   bun test/emulator/main.ts cuda shaders/*.metal -o FOLDER   CUDA sources and a runner for them (cuda/runner.cpp says how)
- *   bun test/emulator/main.ts replay RECORDS shaders/*.metal -o FOLDER [--library LIBRARY.so]   the same with recorded dispatches
+ *   bun test/emulator/main.ts replay RECORDS shaders/*.metal -o FOLDER [--library LIBRARY.so]   the same, with recorded dispatches
  *   bun test/emulator/main.ts receipt RESULTS.jsonl...         a card's results, as JSON
  *   bun test/emulator/main.ts runner [--sanitizer address|undefined]
  *
@@ -75,10 +75,10 @@ const commands: Record<string, Command> = {
     return 0;
   },
   async receipt(results) {
-    // The version of the kernels, which the receipt is for.
+    // The version of the kernels, to which the receipt applies.
     const commit = spawnSync("git", ["log", "-1", "--format=%h", "--", "shaders"], { encoding: "utf8" }).stdout.trim();
     const text = JSON.stringify(receipt(results, commit, new Date().toISOString().slice(0, 10)), null, 2);
-    // One kernel or case a line.
+    // One kernel or case per line.
     console.log(text.replace(/\{\s+"(?:dispatches|case)": [^{}]*\}/g, (line) => line.replace(/\s+/g, " ").replace("[ ", "[").replace(" ]", "]")));
     return await Promise.resolve(0);
   },

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { openLibrary, type Dispatch } from "./harness.ts";
 import { describe, test } from "./linux.ts";
 
-// A first run compiles the runtime, which a busy machine may take its time for.
+// A first run compiles the runtime, which can take a while on a busy machine.
 setDefaultTimeout(300_000);
 
 const orders = ["forward", "reverse", "random:1", "random:99"] as const;
@@ -50,7 +50,7 @@ describe("matrices", () => {
           }),
         ).toBe("");
         expect(Array.from(out, (v) => (kind === "half" ? halfValue(v) : v))).toEqual(expected);
-        // The lane map: two neighbours of a row in each lane.
+        // The lane map: two adjacent elements of a row in each lane.
         lanes.forEach((lane) => {
           const row = 4 * ((lane >> 4) & 1) + ((lane >> 1) & 3),
             column = 4 * ((lane >> 3) & 1) + 2 * (lane & 1);

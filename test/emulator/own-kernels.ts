@@ -1,4 +1,4 @@
-/** This project's own kernels for tests: copies with a mistake in them, and the arguments of their dispatches. */
+/** This project's own kernels for tests: copies with a planted mistake, and the arguments of their dispatches. */
 import { mkdtempSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -6,7 +6,7 @@ import { join } from "node:path";
 export const root = join(import.meta.dirname, "..", "..");
 export const shaders = join(root, "shaders");
 
-/** A copy of the shaders with one change, which must be possible. */
+/** A copy of the shaders with one change, whose place must exist. */
 export function changed(name: string, from: string | RegExp, to: string): string {
   const folder = mkdtempSync(join(tmpdir(), "gated-delta-planted-"));
   for (const entry of readdirSync(shaders)) {

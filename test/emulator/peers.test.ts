@@ -1,5 +1,5 @@
 /**
- * Kernels that this emulator was not made for, from public projects, translated unchanged and compared with float64. They are
+ * Kernels from public projects, for which this emulator was not made, translated unchanged and compared with float64. They are
  * not part of this project: GATED_DELTA_PEER_KERNELS names a folder that holds some or all of
  *   ggml/ggml-metal.metal (with ggml-common.h and ggml-metal-impl.h next to it), mlx-native/gated_delta_net.metal and
  *   gated_delta_net_decode.metal, vllm-metal/gdn_recurrent_decode.metal
@@ -10,7 +10,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openLibrary, type Dispatch, type Library } from "./harness.ts";
 
-// A first run compiles the runtime, which a busy machine may take its time for.
+// A first run compiles the runtime, which can take a while on a busy machine.
 setDefaultTimeout(300_000);
 
 const folder = process.env["GATED_DELTA_PEER_KERNELS"] ?? "";
@@ -57,7 +57,7 @@ function problem(shape: Shape): Problem {
   };
 }
 
-/** The recurrence in float64. State rows are [sequence, value head, value, key]; `keyHead` says whose key a value head uses. */
+/** The recurrence in float64. State rows are [sequence, value head, value, key]; `keyHead` gives the key head of a value head. */
 function reference(
   p: Problem,
   keyHead: (valueHead: number) => number,
@@ -203,7 +203,7 @@ describe.if(present("mlx-native", "gated_delta_net.metal"))("mlx-native's gated_
 
 describe.if(present("vllm-metal", "gdn_recurrent_decode.metal"))("vllm-metal's decode kernel", async () => {
   if (!present("vllm-metal", "gdn_recurrent_decode.metal")) return;
-  // The file is a function's body; MLX writes the signature round it at run time.
+  // The file is a function's body; MLX generates the signature around it at run time.
   const wrapper = mkdtempSync(join(tmpdir(), "gated-delta-peer-"));
   writeFileSync(
     join(wrapper, "decode.metal"),

@@ -1,11 +1,11 @@
-/** The fused step's taps, which threadgroups share: right as they are, and each way to race over them is reported. */
+/** The fused step's taps, which threadgroups share: correct as they are, and each way to race over them is reported. */
 import { expect, setDefaultTimeout } from "bun:test";
 import { rmSync } from "node:fs";
 import { openLibrary, type Dispatch, type Library } from "./harness.ts";
 import { describe, test } from "./linux.ts";
 import { changed, constant, shaders, structure } from "./own-kernels.ts";
 
-// A first run compiles the runtime, which a busy machine may take its time for.
+// A first run compiles the runtime, which can take a while on a busy machine.
 setDefaultTimeout(300_000);
 
 const file = "step.metal";

@@ -1,4 +1,4 @@
-/** This project's own prefill kernel: right as it is, and each mistake planted in it or in its dispatch is reported. */
+/** This project's own prefill kernel: correct as it is, and each mistake planted in it or in its dispatch is reported. */
 import { expect, setDefaultTimeout } from "bun:test";
 import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -8,7 +8,7 @@ import { lint } from "./lint/lint.ts";
 import { describe, test } from "./linux.ts";
 import { changed, constant, root, shaders, structure } from "./own-kernels.ts";
 
-// A first run compiles the runtime, which a busy machine may take its time for.
+// A first run compiles the runtime, which can take a while on a busy machine.
 setDefaultTimeout(300_000);
 
 const file = "recurrence_prefill.metal";
@@ -29,7 +29,7 @@ const gate = noise(tokens * valueHeads, 0.1, 0.85),
   beta = noise(tokens * valueHeads, 0.4, 0.5),
   initial = noise(2 * valueHeads * valueDim * keyDim, 1);
 
-/** `rows`: of a lane group. */
+/** `rows`: the rows of a lane group. */
 function dispatch(outAtOnce = false, rows = 1): Dispatch & { state: Float32Array; out: Float32Array } {
   const state = initial.slice();
   const out = new Float32Array(tokens * valueHeads * valueDim);
@@ -214,7 +214,7 @@ describe("planted", () => {
 
   test("a divergent barrier", async () => {
     const library = await planted(barrier, `if (index != 70) ${barrier}`);
-    // Without the race check, which finds what that thread reads too early first.
+    // Without the race check, which would first report that this thread reads too early.
     expect(library.run({ ...dispatch(), checks: 0 }).error).toMatch(
       /^(rows\.h|prefill\.h|recurrence_prefill\.metal):\d+: divergent \w+: .*waits in threadgroup_barrier at recurrence_prefill\.metal:\d+/,
     );

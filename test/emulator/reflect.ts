@@ -1,4 +1,4 @@
-/** The reflection of kernels from their sources alone; a built library adds sizes (emu_reflection in runtime/emulator.h). */
+/** Reflection of kernels from their sources alone; a built library adds sizes (emu_reflection in runtime/emulator.h). */
 import { integerValue, type Kernel } from "./frontend/unit.ts";
 import { threadgroupVariables } from "./emit/common.ts";
 import { translateAll } from "./build.ts";

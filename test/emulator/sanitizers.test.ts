@@ -1,4 +1,4 @@
-/** AddressSanitizer and UndefinedBehaviorSanitizer builds, in the runner: faults that they find and the checked build cannot. */
+/** AddressSanitizer and UndefinedBehaviorSanitizer builds, in the runner: faults that they find and that the checked build cannot find. */
 import { expect, setDefaultTimeout } from "bun:test";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { spawnSync } from "node:child_process";
@@ -8,7 +8,7 @@ import { buildRunner } from "./build.ts";
 import { openSource } from "./harness.ts";
 import { describe, test } from "./linux.ts";
 
-// A first run compiles the runtime, which a busy machine may take its time for.
+// A first run compiles the runtime, which can take a while on a busy machine.
 setDefaultTimeout(300_000);
 
 const source = `#include <metal_stdlib>

@@ -3,7 +3,7 @@ import { expect, setDefaultTimeout } from "bun:test";
 import { openSource, type Dispatch } from "./harness.ts";
 import { describe, test } from "./linux.ts";
 
-// A first run compiles the runtime, which a busy machine may take its time for.
+// A first run compiles the runtime, which can take a while on a busy machine.
 setDefaultTimeout(300_000);
 
 const library = openSource(

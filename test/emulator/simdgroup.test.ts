@@ -3,7 +3,7 @@ import { expect, setDefaultTimeout } from "bun:test";
 import { openSource } from "./harness.ts";
 import { describe, test } from "./linux.ts";
 
-// A first run compiles the runtime, which a busy machine may take its time for.
+// A first run compiles the runtime, which can take a while on a busy machine.
 setDefaultTimeout(300_000);
 
 const orders = ["forward", "reverse", "random:1", "random:99"] as const;
@@ -13,7 +13,7 @@ const numbers = Array.from(input);
 const at = (i: number): number => numbers[i] ?? NaN;
 const quad = (i: number): number => i & ~3;
 
-/** name, expression on float x and uint lane, what lane i gets. */
+/** An expression of float x and uint lane, and the result in lane i. */
 const functions: readonly [string, (i: number) => number][] = [
   ["simd_shuffle(x, ushort(31 - lane))", (i) => at(31 - i)],
   ["simd_shuffle_xor(x, ushort(5))", (i) => at(i ^ 5)],

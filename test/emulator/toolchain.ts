@@ -1,4 +1,4 @@
-/** The C++ compiler: clang 17 or newer, preferably the one that came with the project's Swift toolchain. */
+/** The C++ compiler: clang 17 or newer, preferably the one in the project's Swift toolchain. */
 import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
 import { homedir } from "node:os";

@@ -1,4 +1,4 @@
-/** Faults as a library could have them, each of which random mixtures must find. */
+/** Faults that a library could have, each of which random mixtures must find. */
 import { add, combineExperts, expertLinear, route } from "../../lib/index.ts";
 import type { CombineExpertsArguments, ExpertLinearArguments, RouteArguments, Tensor } from "../../lib/index.ts";
 import { replace } from "../support/replace.ts";
@@ -16,7 +16,7 @@ function reordered(tensor: Tensor, ranks: readonly number[]): Tensor {
 const changed = <Arguments>(name: "route" | "product" | "combine", change: (args: Arguments) => unknown) => () =>
   replace(ExpertCases.prototype, name, () => change as unknown as Method);
 
-/** Each fault: what it is, and a function that plants it. */
+/** Each fault by its description, and a function that plants it. */
 export const planted: Readonly<Record<string, () => Disposable>> = {
   "experts are combined in another order": changed<CombineExpertsArguments>("combine", ({ experts, weights, ...args }) => {
     const ranks = Array.from({ length: experts.shape[1]! }, (_, i) => experts.shape[1]! - 1 - i);

@@ -20,11 +20,11 @@ import type { Counts, ScheduleMachine } from "../support/schedules.ts";
 import { anyIds, anyLogits, anySpec, telling, textOfSpec } from "./spec.ts";
 import type { Spec } from "./spec.ts";
 
-/** The parts of a case, in order; those that are left out do not change the others. */
+/** The parts of a case, in order; leaving some out does not change the others. */
 const parts = ["route", "product", "combine"] as const;
 type Part = (typeof parts)[number];
 
-/** A case that runs. */
+/** A running case. */
 interface Case extends Disposable {
   readonly spec: Spec;
   readonly seed: number;
@@ -107,7 +107,7 @@ export class ExpertCases implements ScheduleMachine<Part, Case> {
     const wanted = routeReference(numbers, k, normalize);
     const at = wanted.ids.findIndex((id, i) => id !== ids.data[i]);
     if (at >= 0) throw new Difference(`ids[${Math.floor(at / k)}, ${at % k}]: got ${ids.data[at]}, expected ${wanted.ids[at]}`);
-    // Normalized ones share the error of a sum of k numbers, one after the other.
+    // Normalized weights share the error of a sum of k numbers that are added one after the other.
     near("weights", weights.toFloat32(), wanted.weights.data, wanted.weights.data, bounds.f32 + (normalize ? k * 2 ** -24 : 0));
     one.routed = ids.data.slice();
     one.counts.add("rows routed", tokens);
@@ -156,7 +156,7 @@ export class ExpertCases implements ScheduleMachine<Part, Case> {
     if (tokens > 0) this.#partOf(random, { x: placed, ...weight, ids, out }, got);
   }
 
-  /** The matrices as pieces of files, if the case has some. */
+  /** The matrices as pieces of files, if the case has files. */
   #pieces({ spec: { files }, seed, folder, counts }: Case, weight: Tensor): Tensor | undefined {
     if (files === 0) return undefined;
     counts.add("in pieces of files");
@@ -165,7 +165,7 @@ export class ExpertCases implements ScheduleMachine<Part, Case> {
     return inPieces(this.#device, weight, new Random(seed + 2), { paths, remainder: seed % 4 });
   }
 
-  /** Some of the tokens have the bits that they have among all. */
+  /** Checks that some of the tokens alone have the same bits as among all. */
   #partOf(random: Random, args: ExpertLinearArguments, all: Float32Array): void {
     const { x, ids, out } = args;
     const [tokens, k, outFeatures] = out.shape as [number, number, number];
@@ -176,7 +176,7 @@ export class ExpertCases implements ScheduleMachine<Part, Case> {
     same(`${count} of ${tokens} tokens from ${first}`, some.toFloat32(), all.slice(first * k * outFeatures, (first + count) * k * outFeatures));
   }
 
-  /** The same product in float32; narrow is its rounding. */
+  /** Checks that `narrow` is the rounding of the same product in float32. */
   #wide(x: Tensor, weight: object, ids: Tensor<"id32">, shape: readonly number[], narrow: Float32Array, { out: dtype }: Spec): Float32Array {
     const out = this.#device.tensor("f32", shape);
     this.#failing(this.product({ x, ...(weight as { weight: Tensor }), ids, out }));
@@ -198,7 +198,7 @@ export class ExpertCases implements ScheduleMachine<Part, Case> {
     const { spec, layouts } = one;
     const { tokens, k, dtype } = spec;
     const dim = 1 + random.below(200);
-    // Every second case has numbers that tell the order of the sum; a gate's sigmoid is no power of two.
+    // Every second case has numbers that reveal the order of the sum; a gate's sigmoid is not a power of two.
     const tells = spec.shared !== "gated" && one.seed % 2 === 0;
     const values = (shape: readonly number[]): Reference => fill([...shape], tells ? "f32" : dtype, () => (tells ? telling(random) : random.normal()));
     const given = {
@@ -239,12 +239,12 @@ function inOrder({ experts, weights, shared, residual }: { readonly experts: Ref
   });
 }
 
-/** The numbers without their signs: a sum of them is what the roundings of the sum are relative to, however much of it cancels. */
+/** The numbers without their signs: the rounding errors of a sum are relative to the sum of these, however much cancels. */
 function sizes(tensor: Reference): Reference {
   return { shape: tensor.shape, data: tensor.data.map(Math.abs) };
 }
 
-/** NaN where float64 has it, and else near it, by the sizes of what was added. */
+/** Expects NaN where float64 has it, and elsewhere a number near float64's, by the sizes of the summands. */
 function near(what: string, got: Float32Array, wanted: Float64Array, added: Float64Array, bound: number = bounds.f32): void {
   for (const [i, value] of wanted.entries()) {
     if (Number.isNaN(value) ? Number.isNaN(got[i]) : Math.abs(got[i]! - value) <= bound * added[i]!) continue;

@@ -1,4 +1,4 @@
-/** Random mixtures: sizes, weight formats, dtypes, and what the router's logits and the ids are like. */
+/** Random mixtures: sizes, weight formats, dtypes, and the kinds of the router's logits and of the ids. */
 import type { FloatDType, WeightFormat } from "../../lib/index.ts";
 import { weightLayouts } from "../../lib/native/weight-formats.ts";
 import { fill } from "../support/cases.ts";
@@ -20,7 +20,7 @@ export interface Spec {
   readonly outFeatures: number;
   readonly format: WeightFormat;
   readonly dtype: FloatDType;
-  /** Of out: the activation's dtype or f32. */
+  /** The dtype of `out`: the activation's dtype or f32. */
   readonly out: FloatDType;
   readonly logitDType: FloatDType;
   readonly logits: (typeof logitKinds)[number];
@@ -32,14 +32,14 @@ export interface Spec {
   readonly residual: "none" | "apart" | "out";
   /** Whether tensors have gaps between their rows. */
   readonly strided: boolean;
-  /** Files that the experts' matrices are pieces of; 0 if they stand one after another in memory. */
+  /** The number of files that hold the experts' matrices; 0 if these lie one after another in memory. */
   readonly files: number;
 }
 
-/** Multiply-adds and weights of a case, at most: float64 in JavaScript takes a few nanoseconds for each. */
+/** The most multiply-adds and weights of a case: float64 in JavaScript takes a few nanoseconds for each. */
 const most = { products: 400_000, weights: 100_000 };
 
-/** From 1 to `limit`, small ones as often as large ones. */
+/** A number from 1 to `limit`, where small ones are as frequent as large ones. */
 const anyCount = (random: Random, limit: number): number => Math.min(limit, Math.floor(2 ** random.uniform(0, Math.log2(limit + 1))));
 
 export function anySpec(random: Random): Spec {
@@ -87,7 +87,7 @@ export function anyLogits(random: Random, { tokens, experts, logitDType, logits 
   return fill([tokens, experts], logitDType, value);
 }
 
-/** Ids of a kind; `routed` are those that the router gave. */
+/** Ids of a kind; `routed` are those from the router. */
 export function anyIds(random: Random, { tokens, k, experts, ids }: Spec, routed: Int32Array): Int32Array {
   if (ids === "routed") return routed;
   const few = Array.from({ length: 3 }, () => random.below(experts));
@@ -100,8 +100,8 @@ export function anyIds(random: Random, { tokens, k, experts, ids }: Spec, routed
 }
 
 /**
- * Numbers whose products with powers of two add up without a rounding in float64, and with some in float32: the sum of a few
- * tells the order in which it was taken.
+ * Numbers whose products with powers of two add up without rounding in float64, and with rounding in float32: the sum of a few
+ * reveals the order of the additions.
  */
 export function telling(random: Random): number {
   return (random.below(63) - 31) * 2 ** (random.below(31) - 15);

@@ -1,6 +1,6 @@
-/** Reads a GGUF file that is right, in the plainest way: against this the library's reader is compared where it accepts a file. */
+/** Reads a correct GGUF file in the plainest way: if the library's reader accepts a file, it is compared with this one. */
 
-/** A tensor as the file says: sizes innermost first. */
+/** A tensor as the file describes it: sizes innermost first. */
 export interface PlainTensor {
   readonly sizes: readonly number[];
   readonly type: number;

@@ -19,16 +19,16 @@ import { tinyGguf } from "../support/tiny-gguf.ts";
 import { readPlain } from "./plain-reader.ts";
 import type { PlainFile } from "./plain-reader.ts";
 
-/** The codes of errors that a wrong file may have. */
+/** The codes of errors that a wrong file may give. */
 const typed = ["file", "unsupported", "dtype", "out-of-memory", "shape"];
 
 /** Numbers at which checks could be wrong. */
 const numbers = [0n, 1n, 2n, 3n, 7n, 8n, 31n, 33n, 64n, 2n ** 16n, 2n ** 31n - 1n, 2n ** 31n, 2n ** 32n - 1n, 2n ** 32n, 2n ** 40n, 2n ** 53n - 1n, 2n ** 53n, 2n ** 61n, 2n ** 63n - 1n, 2n ** 63n, 2n ** 64n - 1n];
 
-/** Programs before the memory of compiled code and of the first models is there. */
+/** The number of programs until the memory of compiled code and of the first models is allocated. */
 const warmUp = 100;
 
-/** Bytes that the process may grow by, besides the file's. */
+/** Bytes that the process may grow by, in addition to the file's. */
 const mostMemory = 64 * 2 ** 20;
 
 type Change = (bytes: Uint8Array<ArrayBuffer>, random: Random, base: PlainFile) => Uint8Array<ArrayBuffer>;
@@ -114,7 +114,7 @@ export class GgufFiles implements ScheduleMachine<Call<Name>, Changed> {
   readonly reference = "the model";
   readonly repeatable = true;
   readonly #device: Device;
-  /** Of floats, and of ggml's types of blocks. */
+  /** Files with floats, and with ggml's types of blocks. */
   readonly #bases = { floats: baseOf(false), blocks: baseOf(true) };
   #programs = 0;
   #baseline = 0;
@@ -141,7 +141,7 @@ export class GgufFiles implements ScheduleMachine<Call<Name>, Changed> {
 
   async end(file: Changed): Promise<void> {
     await this.#check(file);
-    // The largest memory so far: a file that is refused must not have taken any first.
+    // The largest memory so far: a refused file must not have taken any before the refusal.
     const { maxRSS } = process.resourceUsage();
     if (++this.#programs === warmUp) this.#baseline = maxRSS;
     if (this.#programs % 100 === 0) Bun.gc(true);
@@ -185,7 +185,7 @@ export class GgufFiles implements ScheduleMachine<Call<Name>, Changed> {
   }
 }
 
-/** Opens a file and compares every tensor with what the plain reader finds. */
+/** Opens a file and compares every tensor with the plain reader's result. */
 function expectRead(path: string, bytes: Uint8Array): void {
   using file = openGguf(path);
   const plain = readPlain(bytes);

@@ -1,5 +1,5 @@
 // llama.cpp's tokens for a GGUF file, by node-llama-cpp: `node llama.mjs FOLDER FILE`, with { texts, prompts, count } in JSON on the
-// standard input; FOLDER has node-llama-cpp in its node_modules. Prints { texts: ids each, prompts: `count` greedy tokens each }.
+// standard input; FOLDER has node-llama-cpp in its node_modules. Prints { texts: the ids of each, prompts: `count` greedy tokens each }.
 import { createRequire } from "node:module";
 import { join, resolve } from "node:path";
 import { readFileSync } from "node:fs";

@@ -3,10 +3,10 @@
  * and compares tokens. FOLDER is where `npm install --ignore-scripts node-llama-cpp@3.22.1` was run.
  *
  * The ids of all texts in the metadata of a model's `expected.safetensors` must be equal. llama.cpp rounds activations to 8 bits, so
- * that its greedy tokens may go another way where the best logits are close, and from there on all do: the command prints how many
- * are equal and how much less likely the first other one is here, in standard deviations of the logits. It expects all of them for the
- * first prompt of `qwen35-q4_k_m`, whose logits are far apart, and elsewhere another token only within `closeLogits`. With `--floats`
- * both read files whose blocks are the floats that they stand for: then llama.cpp rounds nothing but keys and values.
+ * its greedy tokens may differ where the best logits are close, and all tokens differ from there on: the command prints how many are
+ * equal and how much less likely the first different one is here, in standard deviations of the logits. For the first prompt of
+ * `qwen35-q4_k_m`, whose logits are far apart, it expects all to be equal, and elsewhere a different token only within `closeLogits`.
+ * With `--floats`, both read files with the floats that the blocks stand for: then llama.cpp rounds nothing but keys and values.
  */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { cpus, tmpdir } from "node:os";
@@ -27,10 +27,10 @@ interface Tokens {
   readonly prompts: readonly (readonly number[])[];
 }
 
-/** Standard deviations of the logits by which rounded activations may turn two of them around, and rounded keys and values. */
+/** How far apart two logits may be, in standard deviations, if rounded activations, or rounded keys and values, change their order. */
 const closeLogits = { blocks: 1, floats: 0.05 };
 
-/** The library's tokens, and the logits that each was chosen from. */
+/** The library's tokens, and the logits from which each was chosen. */
 async function ours(device: Device, file: string, texts: readonly string[], prompts: readonly Int32Array[], count: number): Promise<Tokens & { readonly logits: readonly (readonly Float32Array[])[] }> {
   using model = await LanguageModel.load(device, file, { states: 1, pages: 16 });
   const ofPrompts: number[][] = [];
@@ -57,7 +57,7 @@ function gapOf(logits: Float32Array, token: number): number {
   return (logits[largest(logits)]! - logits[token]!) / Math.sqrt(variance);
 }
 
-/** llama.cpp's. */
+/** llama.cpp's tokens. */
 async function theirs(client: string, file: string, request: object): Promise<Tokens> {
   const child = Bun.spawn(["node", join(import.meta.dir, "llama.mjs"), client, file], { stdin: new Blob([JSON.stringify(request)]), stdout: "pipe", stderr: "inherit" });
   const text = await child.stdout.text();

@@ -8,7 +8,7 @@ import { Difference } from "../support/schedules.ts";
 import type { Planned, Reader, Schedule } from "./schedule.ts";
 import { verify } from "./verify.ts";
 
-/** One kind of action; it does nothing if the schedule has nothing that it needs. */
+/** One kind of action; it does nothing if the schedule lacks something that it needs. */
 export type Action = (schedule: Schedule, random: Random) => Promise<void> | void;
 
 const create: Action = (schedule) => {
@@ -102,7 +102,7 @@ const run: Action = async (schedule, random) => {
   schedule.lines.push(`run ${told(planned)}`);
   const before = planned.readers.map(({ sequence }) => sequence.tokens);
   const promise = handled(schedule.fixture.model.run(planned.entries));
-  // A batch is refused at once; otherwise its tokens count at once.
+  // A batch is refused at once; otherwise its tokens are counted at once.
   const accepted = planned.readers.some(({ sequence }, i) => sequence.tokens !== before[i]);
   if (!accepted) return await refused(schedule, planned, promise);
   schedule.committed(planned);
@@ -118,7 +118,7 @@ function handled<T>(promise: Promise<T>): Promise<T> {
   return promise;
 }
 
-/** Runs without logits follow each other without waiting; a run with logits ends the row, and refuses others meanwhile. */
+/** Runs without logits follow each other without waiting; a run with logits ends the series, and refuses others meanwhile. */
 const overlap: Action = async (schedule, random) => {
   if (schedule.readers.length === 0) return;
   const { model } = schedule.fixture;

@@ -1,6 +1,6 @@
 /**
- * The models that schedules run on: tiny ones, opened in several forms. Each form has a second model of the same weights,
- * which reads one sequence at a time, whole, into memory that nothing else uses. Both must agree.
+ * The models that schedules run on: tiny ones, opened in several forms. Each form has a second model with the same weights,
+ * which reads one sequence at a time, whole, into memory that nothing else uses. The two must agree.
  */
 import { join, resolve } from "node:path";
 import type { Device, FloatDType } from "../../lib/index.ts";
@@ -26,7 +26,7 @@ interface Form {
 export interface Fixture {
   readonly name: string;
   readonly model: LanguageModel;
-  /** Of the same weights, dtypes and no other option. */
+  /** A model with the same weights and dtypes, and no other option. */
   readonly cold: LanguageModel;
   /** Whether texts may be longer than a span of attention. */
   readonly long: boolean;
@@ -78,7 +78,7 @@ function packedForms(): Form[] {
   ];
 }
 
-/** Tokens of the longest text of a fixture. */
+/** The number of tokens in the longest text of a fixture. */
 export const longestText = 1200;
 
 /** Opens all models. */
@@ -101,7 +101,7 @@ export async function openFixtures(device: Device, folder: string, products: Pro
   return fixtures;
 }
 
-/** Fills states and pages with NaN, which shows reads of memory that was never written. */
+/** Fills states and pages with NaN, which reveals reads of memory that was never written. */
 function poison(model: LanguageModel): void {
   const { pool, pages } = memoryOf(model);
   const tensors = [

@@ -18,14 +18,14 @@ import type { Method } from "../support/replace.ts";
 
 type MlpOps = (this: ModelGraph, weights: Mlp, part: PartTensors, views: ActivationViews) => Op[];
 
-/** The columns of a plain weight from `start` on, up to `end`, as a weight of its own. */
+/** The columns of a plain weight from `start` up to `end`, as a separate weight. */
 function columns(weight: Tensor, start: number, end: number): Tensor {
   const [rows = 0, width = 0] = weight.shape;
   const part: Tensor = weight.device.tensor(weight.dtype, [rows, end - start]);
   return part.copyFrom(weight.view({ offset: start, shape: [rows, end - start], strides: [width, 1] }));
 }
 
-/** A product whose sum is taken in two halves where it has several rows, as a kernel for many rows might. */
+/** A product whose sums are taken in two halves if it has several rows, as a kernel for many rows might do. */
 function halvedProducts(): Disposable {
   const halves = new WeakMap<Tensor, readonly [Tensor, Tensor]>();
   return replace(ModelGraph.prototype, "mlp", (original) => function (this: ModelGraph, weights: Mlp, part: PartTensors, views: ActivationViews) {

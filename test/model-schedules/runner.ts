@@ -21,7 +21,7 @@ export class ModelSchedules implements ScheduleMachine<Call<Name>, Schedule>, Di
     this.fixtures = fixtures;
   }
 
-  /** Opens all models; tiny ones are written to `folder`. With int8 activations other models, of packed weights. */
+  /** Opens all models; tiny ones are written to `folder`. With int8 activations these are other models, with packed weights. */
   static async open(device: Device, folder: string, products: Products = "exact"): Promise<ModelSchedules> {
     return new ModelSchedules(await openFixtures(device, folder, products));
   }

@@ -1,4 +1,4 @@
-/** One schedule: sequences, the tokens that each has read, and their logits. */
+/** One schedule: its sequences, the tokens that each has read, and their logits. */
 import { expectCode } from "./codes.ts";
 import type { BatchEntry, RunResult, Sequence, TokenRole } from "../../lib/model.ts";
 import { bitsEqual } from "../../lib/cli/verify/compare.ts";
@@ -16,7 +16,7 @@ import type { Fixture } from "./fixtures.ts";
 export interface Reader {
   readonly id: number;
   readonly sequence: Sequence;
-  /** All tokens that it has read, by {@link ofRole}. */
+  /** All tokens that the sequence has read, by {@link ofRole}. */
   readonly tokens: number[];
   /** Logits after some of them, by the number of tokens read. Shared with its parent up to the fork. */
   readonly answers: Map<number, Float32Array>;
@@ -51,7 +51,7 @@ export class Schedule implements Disposable {
     return reader;
   }
 
-  /** Ends a sequence after its logits were compared. */
+  /** Ends a sequence and compares its logits. */
   async end(reader: Reader): Promise<void> {
     this.readers.splice(this.readers.indexOf(reader), 1);
     reader.sequence[Symbol.dispose]();
@@ -90,7 +90,7 @@ export class Schedule implements Disposable {
     }
   }
 
-  /** Compares a sequence's logits with those of one that reads its tokens cold. */
+  /** Compares a sequence's logits with those of a cold sequence that reads its tokens. */
   async compare({ id, tokens, answers }: Reader): Promise<void> {
     if (answers.size === 0) return;
     const { cold } = this.fixture;

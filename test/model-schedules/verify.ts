@@ -1,4 +1,4 @@
-/** Guesses that are verified in batches with other entries, any number of which the schedule accepts: a state does not depend on whether they were right. */
+/** Guesses verified in batches with other entries. Any number of them is accepted: a state does not depend on whether they were right. */
 import { entryOf } from "../../lib/model/batch.ts";
 import { memoryOf } from "../../lib/model/model-memory.ts";
 import { verificationOf } from "../../lib/model/run-result.ts";
@@ -46,14 +46,14 @@ function keep(schedule: Schedule, random: Random, { reader, tokens, drafts, role
   reader.tokens.push(...ofRole(schedule.fixture.model, role, tokens.slice(0, certain + accepted)));
 }
 
-/** Some sequences verify, others read: if pages are short the guesses give way. */
+/** Some sequences verify, others read: if pages are short, the guesses give way. */
 export async function verify(schedule: Schedule, random: Random): Promise<void> {
   if (schedule.readers.length === 0) return;
   const { model } = schedule.fixture;
   const room = schedule.readers.filter(({ tokens }) => tokens.length + 30 < longestText);
   const chosen = random.distinct(Math.min(1 + random.below(4), room.length), room.length).map((i) => room[i]!);
   const guesses = chosen.map((reader) => guessOf(schedule, random, reader));
-  // Certain tokens that have pages in any case.
+  // The certain tokens have pages in any case.
   const pagesOf = (tokens: number) => Math.ceil(tokens / model.pageTokens);
   const needed = guesses.reduce((sum, { reader, tokens, drafts }) => sum + pagesOf(reader.tokens.length + tokens.length - drafts) - pagesOf(reader.tokens.length) + 1, 0);
   if (guesses.length === 0 || (needed > model.freePages && model.pages > 0)) return;

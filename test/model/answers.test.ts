@@ -1,4 +1,4 @@
-/** Answers to messages: their parts as they come, and as a whole. */
+/** Answers to messages: their parts as they arrive, and the whole. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -16,7 +16,7 @@ afterAll(() => device.close());
 const { newPath } = scratch();
 
 const call = (lake: string) => `<tool_call>\n{"name": "depth", "arguments": {"lake": "${lake}"}}\n</tool_call>`;
-/** Thoughts, text, two calls of one answer; then an answer without thoughts; then a call that no one can read. */
+/** Thoughts, text and two calls in one answer; then an answer without thoughts; then a call that cannot be read. */
 const answers = {
   3: `I need two depths 🏞️.\n</think>\n\nI look them up.\n${call("Baikal")}\n${call("Superior")}`,
   5: "Both are here, so I can answer now.\n</think>\n\nBaikal is deeper, by far.",
@@ -36,7 +36,7 @@ describe.each(["same", "other", "split"] as const)("with %s tokens", (tokens) =>
     const pieces = await collect(session.generate());
     expect(textOfPieces(pieces)).toBe(answers[3]);
     expect(pieces.flatMap(({ parts }) => parts).map(({ raw }) => raw).join("")).toBe(answers[3]);
-    // Nothing waits for the end: thoughts are there before the text, and a call's arguments before the next call.
+    // Nothing waits for the end: thoughts arrive before the text, and a call's arguments before the next call.
     const types = pieces.map(({ parts }) => parts.map(({ type }) => type));
     expect(types.findIndex((of) => of.includes("reasoning"))).toBeLessThan(4);
     expect(types.findLastIndex((of) => of.includes("text"))).toBeLessThanOrEqual(types.findIndex((of) => of.includes("tool-call")));
@@ -111,7 +111,7 @@ describe.each(["same", "other", "split"] as const)("with %s tokens", (tokens) =>
         const rest = await collect(one.generate({ stop }));
         expect([textOfPieces([...first, ...rest]), rest.at(-1)!.end]).toEqual([before, "string"]);
         expect(one.messages.at(-1)).toEqual(cut.message);
-        // A shorter stop string may be in the text that was held back: then no token is added.
+        // The text that was held back may contain a shorter stop string: then no token is added.
         using shorter = other.fork();
         const held = textOfPieces([...first, ...(await collect(shorter.generate({ stop: "dep" })))]);
         expect(held).toBe(answers[3].slice(0, answers[3].indexOf("dep")));

@@ -1,4 +1,4 @@
-/** Tokens from the largest logits, found on the device, in place of whole rows: the same ones. */
+/** Tokens chosen from the largest logits, found on the device, are the same as those chosen from whole rows. */
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { LanguageModel } from "../../lib/model.ts";
@@ -24,7 +24,7 @@ function bestOf(logits: Float32Array, count: number): BestLogits {
   return { values: Float32Array.from(values), ids: Int32Array.from(ids) };
 }
 
-/** A chosen token, or the words of the error that refuses to choose. */
+/** A chosen token, or the message of the error that refuses to choose. */
 function outcome(choose: () => number): number | string {
   try {
     return choose();
@@ -96,7 +96,7 @@ onEachBackend("sessions that choose from the largest logits", ({ device }) => {
   }
   const open = (nan: boolean) => LanguageModel.load(device, folderOf(nan), { states: 6, pages: { count: 48, tokens: 8 } });
   const all = { ignoreModelStops: true } as const;
-  /** An option that changes nothing, with which whole rows are taken. */
+  /** An option that changes nothing, but makes whole rows be used. */
   const whole = { processors: [() => {}] };
 
   const kinds: readonly [string, GenerateOptions][] = [

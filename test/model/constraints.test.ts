@@ -1,4 +1,4 @@
-/** Answers that follow a schema, a grammar, an expression or the form of calls: what may come, and when. */
+/** Answers that follow a schema, a grammar, an expression or the form of calls: the tokens that are allowed, and when. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { cpSync, mkdirSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
@@ -25,7 +25,7 @@ const memory = { states: 8, pages: { count: 200, tokens: 16 } };
 const load = (folder: string = tinyModel) => LanguageModel.load(device, folder, memory);
 const ends: readonly (number | undefined)[] = [0, 2];
 
-/** A language that can be tested by its beginnings: an expression for the whole, and one for what can still become it. */
+/** Languages that can be tested by their beginnings: an expression for a whole text, and one for a text that can still become one. */
 const languages: readonly { readonly options: GenerateOptions; readonly whole: RegExp; readonly beginning: RegExp }[] = [
   { options: { regex: "[a-f]{3,6}-\\d{1,3}" }, whole: /^[a-f]{3,6}-\d{1,3}$/, beginning: /^(?:[a-f]{0,6}|[a-f]{3,6}-\d{0,3})$/ },
   { options: { regex: /^(?:ab)+é?$/u }, whole: /^(?:ab)+é?$/, beginning: /^(?:(?:ab)*a?|(?:ab)+é)$/ },
@@ -49,7 +49,7 @@ describe.each(languages)("%o", ({ options, whole, beginning }) => {
         for (let id = 0; id < logits.length; id++) {
           const bytes = bytesOf(id);
           const next = bytes === undefined || id < 3 ? undefined : new TextDecoder().decode(Uint8Array.of(...new TextEncoder().encode(text), ...bytes));
-          // Bytes of é come as one token or as two.
+          // The bytes of é are one token or two.
           const fits = ends.includes(id) ? whole.test(text) : next !== undefined && (beginning.test(next) || (/é/.test(whole.source) && /^(?:ab)+\ufffd$/.test(next) && bytes!.at(-1) === 0xc3));
           if (!fits) barred.add(id);
         }
@@ -68,7 +68,7 @@ describe.each(languages)("%o", ({ options, whole, beginning }) => {
         const whole = await collect(session.fork().generate(given));
         expect(whole.map(({ token }) => token)).toEqual(expected.slice(0, 60));
         for (const [i, { logprob }] of whole.entries()) expect(logprob!).toBeCloseTo(logprobs[i]!, 4);
-        // An answer that is left goes on where it was: the matcher is made again from its tokens.
+        // An answer that was left continues where it was: the matcher is made again from its tokens.
         const first = await collect(session.generate({ ...given, maxTokens: 2 }));
         const path = newPath();
         await session.save(path);
@@ -213,7 +213,7 @@ describe.each([["json", true], ["json", false], ["xml", true], ["xml", false]] a
       const answers: (readonly number[])[] = [];
       for (const drafts of [false, true]) {
         using one = session.fork();
-        // The last token is chosen without the tag, so that a chance end of thoughts fails nothing.
+        // The last token is chosen without the tag, so that thoughts that end by chance do not fail the test.
         const { tokens, text, end } = await one.complete({ schema, temperature: 1, seed, maxReasoningTokens: 5, drafts, maxTokens: 120 });
         expect(end).toBe("token");
         const [thoughts, answer] = text.split("</think>");
@@ -222,7 +222,7 @@ describe.each([["json", true], ["json", false], ["xml", true], ["xml", false]] a
         expect(answer).toMatch(/^\n{0,2}\{/);
         expect(validator(schema)(JSON.parse(answer!))).toBe(true);
         answers.push(tokens);
-        // Cut anywhere, it goes on in the same way.
+        // Cut anywhere, it continues in the same way.
         using other = session.fork();
         const head = await other.complete({ schema, temperature: 1, seed, maxReasoningTokens: 5, drafts, maxTokens: 4 + seed });
         const tail = await other.complete({ schema, temperature: 1, seed, maxReasoningTokens: 5, drafts, maxTokens: 120 });
@@ -272,7 +272,7 @@ describe.each([["json", true], ["json", false], ["xml", true], ["xml", false]] a
       using value = session.fork();
       expect(["rain", 7]).toContain(JSON.parse((await value.answer({ schema: { enum: ["rain", 7] }, toolChoice: "none", temperature: 1.3, seed, maxTokens: 160 })).content));
       using none = session.fork();
-      // Without the choice these biases begin a call.
+      // Without the tool choice, these biases would begin a call.
       const begins = asTokens ? { 501: -5, 502: 60 } : {};
       const text = await none.complete({ toolChoice: "none", temperature: 1, seed, logitBias: begins, maxTokens: 30 });
       expect(text.text).not.toContain("<tool_call>");

@@ -23,7 +23,7 @@ afterEach(() => {
   }
 });
 
-/** A new cache folder, which is used from now on. */
+/** Makes a new cache folder, which is used from now on. */
 function newCache(): string {
   const folder = files.newPath("cache");
   process.env["GATED_DELTA_CACHE"] = folder;
@@ -32,14 +32,14 @@ function newCache(): string {
 
 const load = (folder: string) => LanguageModel.load(device, folder, { states: 1, pages: { count: 4, tokens: 8 } });
 
-/** A tiny model of a new folder, and its file. */
+/** A tiny model in a new folder, and its file. */
 function newModel(): { folder: string; file: string } {
   const folder = files.newPath("model");
   cpSync(tinyFolder(), folder, { recursive: true });
   return { folder, file: join(folder, "model.safetensors") };
 }
 
-/** Files whose times are old enough for a cache: made once for all tests, long before the first needs them. */
+/** Files whose times are old enough for a cache: made once for all tests, long before the first one that needs them. */
 const settled = (async () => {
   const models = Array.from({ length: 7 }, newModel);
   await Bun.sleep(2100);
@@ -54,7 +54,7 @@ function changeByte(file: string): void {
   writeFileSync(file, bytes);
 }
 
-/** The identity that a newly loaded model has. */
+/** The identity of a newly loaded model. */
 async function identityOf(folder: string): Promise<string> {
   using model = await load(folder);
   return await model.identity();
@@ -130,7 +130,7 @@ describe("the cache folder", () => {
     rmSync(entry);
     mkdirSync(entry);
     expect(await identityOf(folder)).toBe(identity);
-    // An entry with a checksum of its own: that it is used shows that the others were not.
+    // An entry with a checksum of its own: its use shows that the others were not used.
     rmSync(entry, { recursive: true });
     const { tensors } = JSON.parse(whole) as { tensors: [string, string][] };
     const lie = tensors.map(([name, one]): [string, string] => [name, one === digest ? other : one]);

@@ -1,4 +1,4 @@
-/** The identity's work in the background: other work continues, and models and devices end at once in the meantime. */
+/** The identity's work in the background: other work continues, and models and devices can end at once in the meantime. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -22,12 +22,12 @@ afterAll(() => {
   else process.env["GATED_DELTA_CACHE"] = kept;
 });
 
-/** Its embedding has 40 MB. */
+/** Its embedding takes 40 MB. */
 const large = () => tinyFolder({ tied: true, vocabulary: 250_007 });
 const options = { states: 2, pages: { count: 8, tokens: 8 } };
 const load = () => LanguageModel.load(device, large(), options);
 
-/** Uses a new cache folder, which knows no file. */
+/** Uses a new cache folder, in which no file is known. */
 function forget(): void {
   process.env["GATED_DELTA_CACHE"] = files.newPath("cache");
 }
@@ -56,7 +56,7 @@ describe("while the identity is computed", () => {
     } finally {
       prototype.update = update;
     }
-    // 40 MB in pieces of one MiB, each as long as several turns: there are hundreds.
+    // 40 MB in pieces of one MiB, each of which takes several turns: hundreds in all.
     expect(turns).toBeGreaterThan(20);
     expect(hashed).toBeGreaterThan(1000); // digests and names
     expect(hashed).toBeLessThan(100_000);

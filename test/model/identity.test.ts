@@ -1,4 +1,4 @@
-/** Which models are the same one: by their identity, and by the sessions that they take. */
+/** Which models are the same: by their identity, and by the sessions that they accept. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -34,7 +34,7 @@ function flipped({ dtype, shape, data }: TensorToWrite, at: number): TensorToWri
   return { dtype, shape, data: copy };
 }
 
-/** A change of one bit of one tensor whose name ends so. */
+/** A change of one bit of a tensor whose name ends with `end`. */
 const bit = (end: string, at = 0) => ({ tensors }: ModelParts): void => {
   const name = Object.keys(tensors).find((one) => one.endsWith(end))!;
   tensors[name] = flipped(tensors[name]!, at);
@@ -74,7 +74,7 @@ const differences: Record<string, [ModelParts, (parts: ModelParts) => void]> = {
 
 describe("another model, in which differs", () => {
   const saved = new Map<ModelParts, Promise<{ identity: string; path: string }>>();
-  /** A session of a model as it is, saved. */
+  /** A saved session of an unchanged model. */
   const sessionOf = (base: ModelParts) => {
     let promise = saved.get(base);
     if (promise === undefined) saved.set(base, (promise = (async () => {

@@ -1,4 +1,4 @@
-/** Models with int8 activations: which matrices they concern, what they change, and what stays. */
+/** Models with int8 activations: the matrices that they concern, the results that they change, and those that stay. */
 import { describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { UnsupportedError } from "../../lib/index.ts";

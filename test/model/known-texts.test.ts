@@ -1,4 +1,4 @@
-/** Results of texts that are kept: which ones, and the memory that they take. */
+/** Kept results of texts: which ones are kept, and the memory that they take. */
 import { expect, test } from "bun:test";
 import { KnownTexts } from "../../lib/model/text/known-texts.ts";
 
@@ -11,7 +11,7 @@ test("a text's result is made once while it was used not long ago, and never for
   for (const [text, results] of [[textOf(1, 64), [0, 0, 0]], [textOf(2, 63), [1, 2]], ["a\ud800".repeat(50), [3, 3]], ["a\ufffd".repeat(50), [4, 4]], [textOf(3, 2 ** 21 + 1), [5, 6]]] as const) {
     for (const result of results) expect(get(text)).toBe(result);
   }
-  // Of five texts there is room for four; the first was used after the second.
+  // There is room for four of the five texts; the first was used after the second.
   const long = [1, 2, 3, 4, 5].map((n) => textOf(n, 2 ** 19));
   const first = long.slice(0, 3).map(get);
   expect(get(long[0]!)).toBe(first[0]!);

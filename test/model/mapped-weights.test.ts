@@ -43,7 +43,7 @@ function shifted(folder: string, shift: number): string {
   return copy;
 }
 
-/** A copy of a model with fused experts that has a matrix an expert, as transformers saves Qwen3-Next, of each layer in all of `files`. */
+/** A copy of a model with fused experts, with one matrix per expert, as transformers saves Qwen3-Next; each layer's are in all `files`. */
 function separated(folder: string, files: number): string {
   const { tensors, config } = readModel(folder);
   const parts = Array.from({ length: files }, (): Record<string, TensorToWrite> => ({}));
@@ -77,7 +77,7 @@ function separated(folder: string, files: number): string {
   return copy;
 }
 
-/** A folder of its own, which a test can spoil. */
+/** A folder that a test can damage. */
 function ownCopy(folder: string): string {
   const copy = newPath("model");
   cpSync(folder, copy, { recursive: true });
@@ -99,12 +99,12 @@ const share = ({ weights: { mapped, copied } }: LanguageModel) => mapped / (mapp
 
 onEachBackend("mapped weights", ({ device, name: backend }) => {
   const micro = "micro-scaled";
-  // An emulated GPU is slow: one folder of each kind of file. test/ops/mapped-weights.test.ts has all places.
+  // An emulated GPU is slow: one folder of each kind of file. test/ops/mapped-weights.test.ts covers all places.
   const few = ["qwen3_5-bf16", "qwen3_5-f32-sharded-tied", "qwen3_5-mlx-4bit", "qwen3_5_moe", "qwen3_next-mlx"];
   const all = readdirSync(golden).filter((name) => existsSync(join(golden, name, "config.json")));
   const folders = [...(device.emulated ? few : all), micro];
   const folderOf = (name: string) => (name === micro ? tinyFolder({ micro: true, hidden: 64, intermediate: 96, heads: 3, kvHeads: 1, valueDim: 16 }) : join(golden, name));
-  /** Shares of small models with interleaved projections, whose rows are gathered, and with vectors that are much of it. */
+  /** Mapped shares of small models with interleaved projections, whose rows are gathered, and with vectors that are much of the model. */
   const least: Readonly<Record<string, number>> = { "qwen3_next-mlx": 0.85, qwen3_next: 0.85, [micro]: 0.9 };
   const shifts = backend === "cpu" ? [0, 4, 8, 1, 2, 7] : [1];
   test.each(folders)("%s has the bits, the identity and the sessions of a copied one, wherever its tensors begin", async (name) => {
@@ -129,7 +129,7 @@ onEachBackend("mapped weights", ({ device, name: backend }) => {
   });
 
   test("disposing a model right after its commit leaves the work its windows, and releases them after it", async () => {
-    // A finished submission lets go of its memory a moment after it says that it has finished: that of the test before this one, too.
+    // A submission, including that of the test before this one, lets go of its memory a moment after it is reported as finished.
     const settled = async (bytes: number) => {
       for (let i = 0; i < 1000 && device.memory.mapped + device.memory.own > bytes; i++) await Bun.sleep(5);
       return device.memory;
@@ -189,7 +189,7 @@ describe("changed files", () => {
     using sequence = model.sequence();
     await model.run([{ sequence, tokens: prompt }]);
     await model.run([{ sequence, tokens: [5] }]); // a recorded plan
-    await Bun.sleep(20); // file systems have the times of a clock's last tick
+    await Bun.sleep(20); // file systems record the time of a clock's last tick
     changes[change]!(folder);
     const expectRefusal = async (promise: Promise<unknown>) => {
       const error = await rejection(promise);
@@ -201,7 +201,7 @@ describe("changed files", () => {
     using later = model.session();
     later.append(prompt);
     await expectRefusal(tokensOf(later.generate({ maxTokens: 2 })));
-    // Other models of the device go on.
+    // Other models of the device continue.
     using other = await LanguageModel.load(device, tinyFolder(), mapped);
     await logitsOf(other);
   });
@@ -487,7 +487,7 @@ onLinux("two processes share the memory of one file", async () => {
     const both = [memoryOf(one.child.pid), memoryOf(two.child.pid)] as const;
     for (const { rss, pss } of both) {
       expect(rss).toBeGreaterThan(0.5 * one.bytes);
-      expect(pss).toBeLessThan(0.6 * rss); // half of what both have read
+      expect(pss).toBeLessThan(0.6 * rss); // half of the memory that both have read
     }
     expect(both[0].pss + both[1].pss).toBeLessThan(1.1 * one.bytes);
   } finally {

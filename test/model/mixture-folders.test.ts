@@ -1,4 +1,4 @@
-/** Folders of mixtures of experts: the forms of their experts, their configurations, and what is refused. `verify` has their numbers. */
+/** Folders of mixtures of experts: the forms of their experts, their configurations, and refused ones. `verify` tests their numbers. */
 import { afterAll, describe, expect, spyOn, test } from "bun:test";
 import { rmSync } from "node:fs";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-/** A mixture of experts against float64, in models whose only other part is the embedding: the mixer's output is zero. */
+/** A mixture of experts against float64, in models whose only other contribution is the embedding: the mixer's output is zero. */
 import { afterAll, expect, test } from "bun:test";
 import { LanguageModel } from "../../lib/model.ts";
 import { relRms } from "../../lib/cli/verify/compare.ts";
@@ -25,7 +25,7 @@ const normed = (x: Numbers, weight: Numbers) => {
   return Array.from(x, (value, i) => value * scale * (1 + weight[i]!));
 };
 
-/** The hidden state after the final norm of a token. */
+/** The hidden state of a token after the final norm. */
 function reference(weight: (name: string) => Float32Array, token: number, { count, perToken, intermediate: wide, shared, normalized }: TinyExperts): number[] {
   const x = weight("model.embed_tokens.weight").subarray(token * hidden, (token + 1) * hidden);
   const at = (name: string) => weight(`model.layers.0.${name}`);

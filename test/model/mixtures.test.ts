@@ -1,4 +1,4 @@
-/** Mixtures of experts at work: what decides their numbers, and that decoding them is one recorded plan. `verify` has their numbers. */
+/** Mixtures of experts at work: what decides their numbers, and that decoding is one recorded plan. `verify` tests their numbers. */
 import { afterAll, describe, expect, spyOn, test } from "bun:test";
 import { join } from "node:path";
 import { LanguageModel, Session } from "../../lib/model.ts";

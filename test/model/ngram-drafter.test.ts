@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { NgramDrafter } from "../../lib/model/ngram-drafter.ts";
 import { Random } from "../support/random.ts";
 
-/** The settings that generations have by default. */
+/** The default settings of generations. */
 const usual = { longest: 4, shortest: 2, window: 32768 };
 
 /** The continuation of the latest earlier occurrence of the last n tokens, for the largest n that has one. */

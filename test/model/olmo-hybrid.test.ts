@@ -1,4 +1,4 @@
-/** OLMo hybrid: the forms of its folders, its rotation, and configurations and tensors that are refused. `verify` has its numbers. */
+/** OLMo hybrid: the forms of its folders, its rotation, and configurations and tensors that are refused. `verify` tests its numbers. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import type { FileError } from "../../lib/errors.ts";
@@ -24,7 +24,7 @@ const logits = async (change?: Change, tokens: readonly number[] = text): Promis
   return [...(await coldLogits(model, tokens))];
 };
 
-/** Convolutions as released, instead of three equal parts of a joint one: rows of the queries, the keys, the values. */
+/** Convolutions as released, instead of three equal parts of a joint one: the rows of the queries, of the keys and of the values. */
 function releasedConvolutions({ tensors }: ModelParts, axes: (rows: number) => number[] = (rows) => [rows, 1, 4]): void {
   for (const layer of [0, 1, 2]) {
     const names = ["q", "k", "v"].map((one) => `model.layers.${layer}.linear_attn.${one}_conv1d.weight`);
@@ -87,7 +87,7 @@ describe("the rotation", () => {
   });
 
   test("is of the whole head, and not scaled", () => {
-    // transformers rotates by a base of its own then.
+    // transformers then rotates by a base of its own.
     for (const none of [{}, { rope_parameters: null }]) expect(thrownBy(() => parse(none)).argument).toBe("config.rope_parameters.rope_theta");
     for (const [change, argument] of [
       [{ rope_parameters: { rope_theta: 1e4, partial_rotary_factor: 0.5 } }, "rope_parameters.partial_rotary_factor"],

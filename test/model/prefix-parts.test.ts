@@ -1,4 +1,4 @@
-/** Sequences as parts, which stores keep. */
+/** Sequences as the parts that stores keep. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { LanguageModel, Session, tinyModel } from "../../lib/model.ts";
 import type { LoadModelOptions } from "../../lib/model.ts";

@@ -110,7 +110,7 @@ describe("the store", () => {
     using store = new PrefixStore<Fake>({ budget: 4 * 100 + 30, bytes, evict: "age" });
     const long = Array.from({ length: 20 }, (_, i) => i);
     for (const key of [long, [20], [21], [20, 1]]) store.insert(tokens(...key), () => new Fake());
-    store.lookup(tokens(20, 1)); // of its prefixes only the longest is used
+    store.lookup(tokens(20, 1)); // of its prefixes, only the longest is marked as used
     store.insert(tokens(22), () => {
       expect(store.size).toBe(3);
       return new Fake();

@@ -1,4 +1,4 @@
-/** How many tokens agents' traces read with the prefix cache, compared with a plain one by age. */
+/** How many tokens agents' traces read with the prefix cache, compared with a plain cache that evicts by age. */
 import { describe, expect, test } from "bun:test";
 import { agentTraces, changes, mostReadAgain, replay, replayLru } from "../support/traces.ts";
 
@@ -23,7 +23,7 @@ test("tokens read, in all: without a cache, by plain LRU, by this cache, and wha
     const [roomy, tight] = [1e9, 24000].map((budget) => [sum(replayLru(trace, costs(budget))), sum(replay(trace, costs(budget)))]);
     return [name, sum(trace.map(({ prompt }) => prompt.length)), ...roomy!, ...tight!, sum(changes(trace).map(({ changed }) => changed))];
   });
-  // Of each trace: no cache; LRU and this cache with room for all; LRU and this cache with room for 48 states; what changed.
+  // For each trace: no cache; LRU and this cache with room for all; LRU and this cache with room for 48 states; the changed tokens.
   expect(table).toEqual([
     ["long system prompt", 49920, 49920, 3920, 49920, 3920, 3920],
     ["edit of the last message", 14659, 14659, 3699, 14659, 3699, 3139],

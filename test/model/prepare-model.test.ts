@@ -30,7 +30,7 @@ onEachBackend("a load", ({ device }) => {
     const last = seen.at(-1)!;
     expect([last.bytes === last.total, last.kernels]).toEqual([true, { ready: total, total }]);
     expect(seen.every(({ kernels }, i) => kernels.ready >= (seen[i - 1]?.kernels.ready ?? 0))).toBe(true);
-    // Its states and pages are free again.
+    // The model's states and pages are free again.
     expect([model.freeStates, model.freePages]).toEqual([2, 8]);
     using sequence = model.sequence();
     const [result] = await model.run([{ sequence, tokens: [1, 2, 3, 4, 5, 6, 7, 8, 9] }]);

@@ -1,4 +1,4 @@
-/** Sessions on memory for fewer: which ones give way, what is restored, and that every request ends with the answer of the cold run. */
+/** Sessions in memory for fewer: which ones give way, what is restored, and that every request ends with the answer of the cold run. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { bitsEqual } from "../../lib/cli/verify/compare.ts";
 import { Session } from "../../lib/model.ts";
@@ -23,7 +23,7 @@ async function later(turns: number): Promise<void> {
   for (let i = 0; i < turns; i++) await new Promise((resolve) => setImmediate(resolve));
 }
 
-/** The last row of a text's logits, on a model with room for it. */
+/** The last row of a text's logits, from a model with room for the text. */
 async function lastOf(model: LanguageModel, tokens: readonly number[]): Promise<Float32Array> {
   return (await coldLogits(model, tokens)).slice(-model.config.vocabSize);
 }
@@ -66,7 +66,7 @@ describe("requests at work", () => {
     stop = true;
     await Promise.all(others);
     expect(answers).toBeGreaterThan(6);
-    // The six before it need at most 12 + 2 steps each; then it is the first: 150 tokens, 8 of 16 in each step.
+    // The six before it need at most 12 + 2 steps each; then it comes first: 150 tokens, 8 of 16 in each step.
     expect(steps).toBeLessThanOrEqual(6 * 14 + 19 + 1);
   });
 
@@ -77,7 +77,7 @@ describe("requests at work", () => {
     const earlier = a.generate(all);
     const later = b.generate(all);
     await earlier.next();
-    // The consumer of the first one rests, so that its session counts as idle for a while.
+    // The consumer of the first one rests, so that its session is idle for a while.
     let now = performance.now();
     {
       using _ = replace(performance, "now", () => () => now);
@@ -152,7 +152,7 @@ describe("idle sessions", () => {
     const steps = model.steps;
     expect(bitsEqual(await loaded.logits(), logits)).toBe(true);
     expect(model.steps).toBe(steps);
-    // It continues while it is saved: the file holds it as it was.
+    // The session continues while it is being saved: the file holds its state at the call.
     await session.logits();
     await take();
     const saved = session.save(path);
@@ -213,7 +213,7 @@ describe("idle sessions", () => {
             change(session);
           };
           const onProgress = ({ read, total }: { readonly read: number; readonly total: number }): void => {
-            // A session at work, or one whose memory is in use, refuses.
+            // A session that is at work, or whose memory is in use, refuses the change.
             if (read === total) changed = after().catch(() => {});
           };
           const found = await session[what]({ onProgress });

@@ -1,7 +1,7 @@
 /**
- * Roles of tokens: sessions give the model each token with the role that it came with, however it is read, and read again. On Metal
- * the model multiplies prompts by matrices, so that its numbers depend on roles; on the CPU a stand-in takes a generated token for
- * the one after it.
+ * Roles of tokens: sessions give the model each token with its original role, however it is read, and read again. On Metal the
+ * model multiplies prompts by matrices, so that its numbers depend on roles; on the CPU, a stand-in replaces a generated token by
+ * the next one.
  */
 import { describe, expect, test } from "bun:test";
 import { bitsEqual } from "../../lib/cli/verify/compare.ts";
@@ -26,7 +26,7 @@ const vocabulary = 53;
 onEachBackend("roles", ({ device }) => {
 const onMetal = device.backend === "metal";
 
-/** Until the result is disposed of, numbers depend on roles and sessions know it. */
+/** Until the result is disposed of, numbers depend on roles, and sessions know it. */
 function byRole(): Disposable {
   const stack = new DisposableStack();
   if (onMetal) return stack;
@@ -44,7 +44,7 @@ function byRole(): Disposable {
   return stack;
 }
 
-/** The last logits of tokens in runs of one role. */
+/** The last logits of tokens that are read in runs of one role each. */
 async function logitsOf(model: LanguageModel, runs: readonly (readonly ["read" | "generated", readonly number[]])[]): Promise<Float32Array> {
   using sequence = model.sequence();
   let last = new Float32Array();
@@ -99,7 +99,7 @@ describe("where numbers depend on roles", () => {
     session.append(more);
     const then = await logitsOf(model, [["read", prompt], ["generated", tokens], ["read", more]]);
     expect(bitsEqual(await session.logits(), then)).toBe(true);
-    // All of it again, since hidden states are not kept, and in a fork that reads the prompt with other pieces.
+    // Everything is read again, since hidden states are not kept, and in a fork that reads the prompt in other pieces.
     await session.hidden();
     expect(bitsEqual(await session.logits(), then)).toBe(true);
     expect(bitsEqual(await fork.append(more.slice(0, 4)).append(more.slice(4)).logits(), then)).toBe(true);
@@ -133,7 +133,7 @@ describe("where numbers depend on roles", () => {
     using second = model.session({ cache }).append([...prompt, ...answer]).append(more);
     expect(bitsEqual(await second.logits(), asked)).toBe(true);
     expect(second.usage.cachedTokens).toBeLessThan(prompt.length);
-    // The conversation itself finds it, after it has lost its state.
+    // The conversation itself finds the entry after it has lost its state.
     const path = files.newPath();
     await first.save(path);
     using again = await Session.load(model, path, { cache, trust: true });

@@ -1,4 +1,4 @@
-/** How tokens are chosen, against the definition, written plainly. */
+/** How tokens are chosen, against a plain implementation of the definition. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -130,7 +130,7 @@ describe("the choice", () => {
         const sampler = new Sampler(chosen, 7, count, { logitBias: bias });
         sampler.saw(prompt);
         const row = Float32Array.from(logits);
-        // Both ways to bar a token, at random.
+        // Both ways of barring a token, at random.
         const allowed = new Int32Array(Math.ceil(count / 32)).fill(-1);
         const without = new Set<number>();
         for (const id of barred) {
@@ -169,14 +169,14 @@ describe("the choice", () => {
         const random = new Random(count);
         const weights = Float64Array.from({ length: count }, () => make(random));
         const total = weights.reduce((sum, weight) => sum + weight, 0);
-        // Also shares that are reached at a weight exactly, where rounding decides.
+        // Also shares that are reached exactly at a weight, where rounding decides.
         const sorted = weights.toSorted().reverse();
         let sum = 0;
         const exact = [3, 100, 1999].map((n, i, all) => {
           for (let j = i === 0 ? 0 : all[i - 1]!; j < n; j++) sum += sorted[j]!;
           return sum / total;
         });
-        /** By the definition: the weights from the largest down until they reach p of the sum; of equal ones, the first. */
+        /** By the definition: the weights from the largest down until they reach the share p of the sum; of equal ones, the first. */
         const plainCut = (topP: number) => {
           let reached = 0;
           const last = sorted.findIndex((weight) => (reached += weight) >= topP * total);
@@ -362,7 +362,7 @@ describe("options", () => {
     expect(read(`{}`)).toEqual({});
     for (const wrong of [`{ "temperature": "hot" }`, `{ "top_p": 2 }`, `{ "top_k": -1 }`, `[]`, `{`]) expect(() => read(wrong)).toThrow(FileError);
     expect(() => read(`{ "top_p": 2 }`)).toThrow(/top_p: a number above 0, at most 1.*2/);
-    // Only GGUF files have the like of it.
+    // Only GGUF files have such a setting.
     expect(read(`{ "top_p": 0.5, "repetition_window": 64 }`)).toEqual({ topP: 0.5 });
   });
 

@@ -1,4 +1,4 @@
-/** Many sessions of one model: steps, turns, and what happens when states or pages are short. */
+/** Many sessions of one model: steps, turns, and shortages of states or pages. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { bitsEqual } from "../../lib/cli/verify/compare.ts";
 import { GatedDeltaError } from "../../lib/errors.ts";
@@ -50,11 +50,11 @@ describe("steps", () => {
       for await (const _ of session.generate({ ...all, maxTokens: count })) order.push(name);
     };
     await Promise.all([generate("quick", quick, 25), generate("slow", slow, 3)]);
-    // The first step has both prompts; then 16 tokens of the long one with each token of the other.
+    // The first step reads from both prompts; then each step reads 16 tokens of the long one with a token of the other.
     expect(order.indexOf("slow")).toBeGreaterThanOrEqual(16);
     expect(order.indexOf("slow")).toBeLessThanOrEqual(20);
     expect(model.steps - before).toBeLessThanOrEqual(26);
-    // Alone, it is read in pieces of as many tokens as go through the layers at a time.
+    // Alone, it is read in pieces as long as what goes through the layers at a time.
     using alone = model.session().append(textOf(2, 300));
     const then = model.steps;
     await alone.logits();
@@ -75,7 +75,7 @@ describe("steps", () => {
 
   test("drafts: the same tokens in fewer steps", async () => {
     using model = await openTiny(device, { states: 3, pages: { count: 64, tokens: 8 } });
-    const prompt = [39]; // of all single tokens the one whose answer repeats itself most
+    const prompt = [39]; // of all single tokens, the one whose answer repeats itself most
     const { tokens } = await coldRun(model, prompt, 120);
     const steps: number[] = [];
     for (const drafts of [false, true]) {
@@ -141,7 +141,7 @@ describe("when states are in use", () => {
         const sequence = model.sequence();
         using session = model.session().append([2]);
         const run = session.logits();
-        await Bun.sleep(40); // it waits already, or begins to later
+        await Bun.sleep(40); // it is waiting already, or will begin to
         expect(messages.length).toBe(time - 1);
         while (messages.length < time) {
           now += 100;
@@ -240,7 +240,7 @@ describe("when pages are in use", () => {
     expect((await failure(() => collect(short.generate({ maxTokens: 5 })))).code).toBe("out-of-memory");
     expect(model.steps).toBe(before);
     expect((await session.logits()).length).toBe(model.config.vocabSize);
-    // An answer of no certain length ends where the pages do.
+    // An answer without a set length ends where the pages do.
     const pieces = await collect(short.generate(all));
     expect(pieces.length).toBe(4);
     expect(pieces.at(-1)!.end).toBe("length");
@@ -260,7 +260,7 @@ describe("a failed step", () => {
     const failed = await Promise.all(both.map((session) => failure(() => collect(session.generate({ ...all, drafts: true })))));
     expect(failed.map(({ code }) => code)).toEqual(["device", "device"]);
     for (const [i, session] of both.entries()) {
-      // Tokens that were received before the failure stay.
+      // Tokens that were received before the failure remain.
       const had = session.length - prompts[i]!.length;
       const { tokens, logits } = await coldRun(model, prompts[i]!, had + 3);
       expect(given[i]!).toEqual(tokens.slice(0, 2));

@@ -1,4 +1,4 @@
-/** The example of a server: 50 clients at the same time, of which some leave in the middle. */
+/** The example of a server: 50 clients at the same time, some of which leave in the middle. */
 import { afterAll, expect, test } from "bun:test";
 import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -12,7 +12,7 @@ const device = openDevice(2);
 afterAll(() => device.close());
 const { folder } = scratch();
 
-/** Starts the example like a project that has installed the package. */
+/** Starts the example as a project that has installed the package would. */
 async function start(): Promise<{ url: URL; stop: () => Promise<unknown> }> {
   const modules = join(folder, "node_modules");
   mkdirSync(modules, { recursive: true });
@@ -48,7 +48,7 @@ test("50 clients share steps and beginnings; some leave; each gets its own answe
     );
     const after = await stats();
     expect(after.hits).toBeGreaterThan(10);
-    // One at a time they would take some 24 steps each, and one more for each prompt.
+    // One at a time, they would take about 24 steps each, and one more for each prompt.
     expect(after.steps - before.steps).toBeLessThan(50 * 24);
 
     using model = await LanguageModel.load(device, join(root, "test/golden/models/qwen3_5-mlx-mixed"), { states: 2, pages: 40 });
@@ -59,7 +59,7 @@ test("50 clients share steps and beginnings; some leave; each gets its own answe
       else expect(answer).toBe(expected);
     }
     expect((await fetch(new URL("/v1/chat/completions", url), { method: "POST", body: `{"messages":5}` })).status).toBe(400);
-    // The memory of clients that left is free; the cache holds the rest.
+    // The memory of the clients that left is free; the cache holds the rest.
     const deadline = performance.now() + 60_000;
     let last = await stats();
     while (last.freeStates + last.cached < 24 && performance.now() < deadline) {

@@ -1,4 +1,4 @@
-/** The cache of prefixes that sessions have read: its entries give the cold run's bits, and make room for sessions. */
+/** The cache of prefixes that sessions have read: its entries give the cold run's bits, and give way to sessions. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { bitsEqual } from "../../lib/cli/verify/compare.ts";
 import type { LanguageModel } from "../../lib/model.ts";
@@ -28,7 +28,7 @@ describe("a cache", () => {
       if (i === 0) expect([cache.hits, cache.tokensSaved]).toEqual([0, 0]);
       else expect(cache.tokensSaved).toBe(100 * i);
     }
-    // Again, and on: the turn's end is kept as well.
+    // Again, and further: the turn's end is kept as well.
     const saved = cache.tokensSaved;
     const prompt = [...system, ...textOf(2, 20)];
     const { tokens } = await coldRun(model, prompt, 12);

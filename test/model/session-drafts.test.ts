@@ -1,5 +1,5 @@
 /**
- * Sessions that verify guesses: how many steps an answer takes, that nothing is read twice, and the effects of short
+ * Sessions that verify guesses: how many steps an answer takes, that nothing is read twice, and the effects of a shortage of
  * memory. The guesses are those of an oracle, so that each number of right ones occurs.
  */
 import { afterAll, describe, expect, test } from "bun:test";
@@ -25,7 +25,7 @@ const { newPath } = scratch();
 const all = { ignoreModelStops: true } as const;
 const vocabulary = 53;
 
-/** Guesses are the coming tokens; every `wrong`-th of the answer is another one. */
+/** The guesses are the coming tokens, except that every `wrong`-th token of the answer is guessed wrongly. */
 function oracle(prompt: readonly number[], tokens: readonly number[], wrong = Infinity): Disposable {
   return replace(NgramDrafter.prototype, "draft", () => function (this: NgramDrafter, most: number) {
     const at = this.length - prompt.length;
@@ -33,7 +33,7 @@ function oracle(prompt: readonly number[], tokens: readonly number[], wrong = In
   } as Method);
 }
 
-/** Counts the tokens that runs read, guesses apart. */
+/** Counts the tokens that runs read, without the guesses. */
 function readingCounted(): Disposable & { certain: number } {
   const counter = { certain: 0 };
   const replaced = replace(Runner.prototype, "run", (original) => function (this: Runner, op: string, entries: readonly Entry[]) {
@@ -64,7 +64,7 @@ describe.each(forms)("%s", (_, options) => {
       if (wrong === Infinity) expect(model.steps - before).toBe(5);
       else if (wrong === 1) expect(model.steps - before).toBe(plain);
       else expect(model.steps - before).toBe(plain / wrong + (wrong === 2 ? 0.5 : 0));
-      // All accepted guesses are read without being certain: only the prompt and one token of each step are certain.
+      // All accepted guesses are read as guesses: only the prompt and one token of each step are certain.
       expect(counter.certain).toBe(prompt.length + model.steps - before - 1);
       expect([session.length, session.read]).toEqual([prompt.length + plain, prompt.length + plain - 1]);
       expect(bitsEqual(await session.logits(), logits[plain]!)).toBe(true);
@@ -137,7 +137,7 @@ describe("between two pieces", () => {
     using slow = model.session().append(prompt);
     const pieces = slow.generate({ ...all, drafts: true, maxTokens: 11 });
     expect((await pieces.next()).value!.token).toBe(tokens[0]!);
-    // The prompt and eight right guesses have six pages.
+    // The prompt and eight right guesses take six pages.
     expect(model.freePages).toBe(2);
     using other = model.session({ whenFull: "error" }).append(textOf(5, 11));
     await other.logits();

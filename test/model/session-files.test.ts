@@ -34,7 +34,7 @@ describe("a session that was saved", () => {
         await session.save(path);
         const had = session.read;
         if (!drafts) expect(had).toBe(given === 0 ? 40 : 39 + given);
-        // Its later tokens are not in the file.
+        // The session's later tokens are not in the file.
         await tokensOf(session.generate({ ...all, maxTokens: 3 }));
         for (const to of [model, other]) {
           using restored = await Session.load(to, path);
@@ -112,7 +112,7 @@ describe("while a session is saved", () => {
     using fork = session.fork();
     expect(await tokensOf(fork.generate({ ...all, maxTokens: 8 }))).toEqual(tokens.slice(4, 12));
     await Promise.all([saved, again, next]);
-    // A guess that was right has the next token already.
+    // A right guess has already given the next token.
     expect(order.filter((what) => what === "saved")).toHaveLength(2);
     await pieces.return();
     expect(readFileSync(second).equals(readFileSync(path))).toBe(true);
@@ -217,7 +217,7 @@ describe("while a session is saved", () => {
       const generated = (async () => {
         for await (const { token } of session.generate({ ...all, maxTokens: most, signal: controller.signal })) given.push(token);
       })();
-      // The state is taken where its filling begins. How far that, or the answer, comes before the end is not given.
+      // The state is taken where its filling begins. How far the filling, or the answer, gets before the end is not fixed.
       while (model.freeStates === 2) await nextTurn();
       if (how === "disposed") session[Symbol.dispose]();
       else controller.abort(new Error("enough"));

@@ -1,4 +1,4 @@
-/** Options of sampling in sessions: the cold run's tokens, whatever else runs and however the answer is cut. */
+/** Sampling options in sessions: the cold run's tokens, whatever else runs and however the answer is cut. */
 import { afterAll, describe, expect, test } from "bun:test";
 import type { GenerateOptions, LogitsProcessor, Piece } from "../../lib/model.ts";
 import { Session } from "../../lib/model.ts";
@@ -11,7 +11,7 @@ const device = openDevice(2);
 afterAll(() => device.close());
 const { newPath } = scratch();
 const all = { ignoreModelStops: true } as const;
-/** Prefers the token after the last one, by its id. */
+/** Prefers the token whose id follows that of the last one. */
 const ascending: LogitsProcessor = (logits, tokens) => void (logits[(tokens.at(-1)! + 1) % logits.length]! += 4);
 const alone: LogitsProcessor = (logits) => logits.forEach((logit, id) => (logits[id] = logit * 0.75));
 
@@ -55,12 +55,12 @@ describe("penalties", () => {
     const options = { presencePenalty: 50, ...all };
     using session = model.session().append(textOf(2, 10));
     const answer = await tokensOf(session.generate({ ...options, maxTokens: 20 }));
-    expect(new Set(answer).size).toBe(20); // a penalty of 50 lets no token come again
+    expect(new Set(answer).size).toBe(20); // with a penalty of 50, no token comes again
     session.append([answer[0]!, 1]);
     const { tokens } = await coldRun(model, [...session.tokens], 8, options);
     const next = await tokensOf(session.generate({ ...options, maxTokens: 8, stopTokens: [tokens[3]!] }));
     expect(next).toEqual(tokens.slice(0, 4));
-    // An end token begins another answer.
+    // After an end token, another answer begins.
     const after = await coldRun(model, [...session.tokens], 4, options);
     expect(await tokensOf(session.generate({ ...options, maxTokens: 4 }))).toEqual(after.tokens);
   });

@@ -26,7 +26,7 @@ function forged(path: string): string {
   });
 }
 
-/** A file of a session that has read the first tokens of {@link system}. */
+/** The file of a session that has read the first tokens of {@link system}. */
 async function savedOf(model: LanguageModel): Promise<string> {
   using session = model.session().append(system.slice(0, read));
   await session.logits();

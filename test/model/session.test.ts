@@ -1,4 +1,4 @@
-/** Sessions over tiny models: tokens and bits of the cold run, whatever happens on the way. */
+/** Sessions over tiny models: the tokens and bits of the cold run, whatever happens on the way. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { GatedDeltaError } from "../../lib/errors.ts";
@@ -111,7 +111,7 @@ describe("a session", () => {
     for (const seed of seeds) expect(answers[seed]).toEqual((await coldRun(model, prompt, 12, options(seed))).tokens);
     expect(new Set(answers.map((answer) => answer.join())).size).toBeGreaterThan(4);
     expect(session.length).toBe(21);
-    // Between two pieces of a generation, and of tokens that were not read at all.
+    // Forks between two pieces of a generation, and of tokens that were not read at all.
     const { tokens } = await coldRun(model, prompt, 12);
     const pieces = session.generate(all);
     expect((await first(pieces)).token).toBe(tokens[0]!);
@@ -149,7 +149,7 @@ describe("the end of a generation", () => {
   test("aborting does, before, between and during steps", async () => {
     using model = await openTiny(device, { states: 4, batchTokens: 16 });
     const prompt = textOf(3, 60);
-    // Far more than there are turns: a step takes at least one, and guesses add a few tokens to it.
+    // Far more tokens than turns: a step takes at least one turn, and guesses add a few tokens to it.
     const most = 60;
     const { tokens, logits } = await coldRun(model, prompt, most + 1);
     for (const drafts of [false, true]) {
@@ -247,7 +247,7 @@ describe("text", () => {
         const string = typeof stop === "string" ? stop : stop[0]!;
         expect(textOfPieces(given)).toBe(whole.slice(0, whole.indexOf(string)));
         expect(given.at(-1)!.end).toBe("string");
-        // The session has the token that completes it.
+        // The session has the token that completes the stop string.
         expect(stopped.length).toBe(prompt.length + given.length);
         expect(model.text.tokenizer.decode(stopped.tokens.subarray(prompt.length))).toContain(string);
       }

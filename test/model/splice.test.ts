@@ -1,10 +1,10 @@
-/** How many of a session's tokens are those of a text, however the text is cut into tokens. */
+/** How many of a session's tokens are a text's, however the text is cut into tokens. */
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { spliceOf } from "../../lib/model/session/splice.ts";
 import { TokenRanges } from "../../lib/model/session/token-ranges.ts";
 
-/** Tokens of one to three of the letters a and b; the added token A is spelt as `ab`, too, and N has no text. */
+/** Tokens of one to three of the letters a and b; the added token A is spelt `ab`, too, and N has no text. */
 const texts = ["a", "b", "aa", "ab", "ba", "bb", "aab", "bab", "abb", "ab", ""];
 const [A, N] = [9, 10];
 const bytes = {
@@ -22,7 +22,7 @@ describe("tokens that are kept", () => {
         const generated = (position: number) => position >= from;
         const { kept, covered } = spliceOf(had, wanted, bytes, generated);
         expect(textOf(had.slice(0, kept))).toBe(textOf(wanted.slice(0, covered)));
-        // By trying all places, the greatest that is allowed.
+        // The greatest allowed number, found by trying all places.
         let most = 0;
         for (let i = 0; i <= had.length; i++) {
           for (let j = 0; j <= wanted.length; j++) if (allowed(had.slice(0, i), wanted.slice(0, j), generated)) most = Math.max(most, i);
@@ -33,7 +33,7 @@ describe("tokens that are kept", () => {
     );
   });
 
-  /** Whether tokens may stand for others: by definition, character by character. */
+  /** Whether tokens may stand for others, by the definition: character by character. */
   function allowed(had: readonly number[], wanted: readonly number[], generated: (position: number) => boolean): boolean {
     const spans = (tokens: readonly number[]) => {
       let at = 0;

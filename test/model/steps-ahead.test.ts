@@ -1,4 +1,4 @@
-/** Greedy sessions: the next step runs before its tokens are known here. Nothing but its results shows it. */
+/** Greedy sessions: the next step runs before its tokens are known here. It is seen only in its results. */
 import { readFileSync } from "node:fs";
 import { afterAll, describe, expect, test } from "bun:test";
 import { bitsEqual } from "../../lib/cli/verify/compare.ts";
@@ -22,7 +22,7 @@ const files = scratch();
 const all = { ignoreModelStops: true } as const;
 const memory = { states: 8, pages: { count: 64, tokens: 16 } };
 
-/** No step runs ahead. */
+/** Keeps steps from running ahead. */
 const without = () => replace(RunAhead.prototype, "run", () => () => undefined);
 
 describe("what runs ahead", () => {
@@ -34,10 +34,10 @@ describe("what runs ahead", () => {
       using counts = countStepsAhead();
       using session = model.session().append(prompt);
       expect(await tokensOf(session.generate({ ...all, ...options, maxTokens: 40 }))).toEqual(cold.tokens);
-      // The first step reads the prompt, the second one comes after it; pages begin after 16, 32 and 48 tokens.
+      // The first step reads the prompt, and the second one comes after it; pages begin after 16, 32 and 48 tokens.
       expect(counts.taken).toBe(40 - 2 - 2);
       expect(counts.committed).toBe(counts.taken);
-      // The last token is read now, in a state that steps ahead have left.
+      // The last token is read now, in a state that the steps ahead have left.
       const more = await coldRun(model, [...prompt, ...cold.tokens], 1);
       expect(bitsEqual(await session.logits(), more.logits[0]!)).toBe(true);
     }
@@ -89,7 +89,7 @@ describe("what runs ahead", () => {
     using session = model.session().append(textOf(7, 9));
     for await (const { token } of session.generate({ ...all, maxTokens: 30 })) await model.run([{ sequence, tokens: [token] }]);
     expect(counts.taken).toBe(0);
-    // After 1, 3, 7 and 15 more.
+    // After 1, 3, 7 and 15 more steps.
     expect(counts.committed).toBeLessThanOrEqual(4);
     expect(counts.committed).toBeGreaterThan(2);
   });
@@ -104,7 +104,7 @@ describe("what runs ahead", () => {
     const op = embedding({ weight: device.tensorFrom("f32", [1, 1], [7]), ids: [0], out });
     using counts = countStepsAhead();
     for (const drop of [true, false]) {
-      // The step ahead is taken, and the one after that would be committed with the op.
+      // The step ahead is used, and the one after it would be committed with the op.
       const { committed } = counts;
       device.encode(op);
       given.push((await pieces.next()).value!.token);

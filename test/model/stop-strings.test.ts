@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { StopStrings } from "../../lib/model/text/stop-strings.ts";
 
-/** The text before the stop string that is complete first; of several that are complete together, the longest. */
+/** The text before the stop string that is complete first, or before the longest of several that are complete at the same time. */
 function cut(text: string, stops: readonly string[]): { text: string; found: string | undefined } {
   for (let end = 1; end <= text.length; end++) {
     const found = stops.filter((stop) => text.slice(0, end).endsWith(stop)).sort((a, b) => b.length - a.length)[0];

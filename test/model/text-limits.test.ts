@@ -1,4 +1,4 @@
-/** Texts for which there is a limited room: the same tokens, and no more work than the room is worth. Work is counted, not timed. */
+/** Texts with limited room: the same tokens, and no more work than the room is worth. Work is counted, not timed. */
 import { afterAll, describe, expect, spyOn, test } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -26,7 +26,7 @@ function tokenizerWith(change: (json: Record<string, any>) => void): Tokenizer {
   return Tokenizer.load(folder, limits)!;
 }
 
-/** At most as many tokens as a text has are enough, and one fewer is not. */
+/** A limit of as many tokens as a text has is enough, and one fewer is not. */
 function expectExact(tokenizer: Tokenizer, text: Parameters<Tokenizer["encode"]>[0], options = {}): void {
   const ids = tokenizer.encode(text, options);
   expect(encodingAtMost(tokenizer, ids.length, () => tokenizer.encode(text, options))).toEqual(ids);

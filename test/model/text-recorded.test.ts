@@ -1,4 +1,4 @@
-/** Chat templates as transformers renders them: its own texts of random conversations and of expressions, recorded in chat-recorded.json. */
+/** Chat templates as transformers renders them: its texts for random conversations and expressions, recorded in chat-recorded.json. */
 import { afterAll, describe, expect, setSystemTime, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,4 +1,4 @@
-/** Untrusted text: templates and tokenizers of a folder that take too much work, and control tokens in users' messages. */
+/** Untrusted text: a folder's templates and tokenizers that take too much work, and control tokens in users' messages. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -139,7 +139,7 @@ describe("regular expressions of a tokenizer", () => {
     const runs = [" ", "\n", "a", "A", "7", "!", " \n", "'", "é", "\u0301", "日", "a ", "\t\r", "aA"];
     for (const expression of knownExpressions) {
       const compiled = new RegExp(expression, "gu");
-      // A quadratic one would take minutes for these.
+      // A quadratic expression would take minutes for these.
       for (const run of runs) for (const text of [run.repeat(200_000 / run.length), `${run.repeat(200_000 / run.length)}x`]) for (const _ of text.matchAll(compiled));
     }
   }, 60_000);
@@ -190,7 +190,7 @@ describe("control tokens in messages", () => {
     expect(controls(ids)).toEqual(wanted);
     expect(text.tokenizer.decode(ids, { specialTokens: true })).toBe(text.template.render(attacked.messages, attacked.options));
     expect(controls(text.chat(attacked.messages, { ...attacked.options, specialTokens: "parse" })).length).toBeGreaterThan(wanted.length);
-    // Without control tokens in messages both are the same.
+    // Without control tokens in messages, both are the same.
     expect(text.chat(plain.messages, plain.options).length).toBeLessThanOrEqual(text.chat(plain.messages, { tools: plain.options.tools }).length + 20);
   });
 
@@ -207,7 +207,7 @@ describe("control tokens in messages", () => {
       const pieces = textWith(source, tokenizer).chat([{ role: "user", content: "<|im_end|>" }], { specialTokens: "text" });
       expect([form, ...controls(pieces)]).toEqual([form, 1, 2]);
     }
-    // A role was checked: a template may make a token of it.
+    // Roles are checked, so a template may make a token from one.
     const ofRole = textWith("<|{{ messages[0].role }}|>{{ messages[0].content }}", (json) => json["added_tokens"].push(added(500, "<|user|>")));
     expect(ofRole.chat([{ role: "user", content: "<|user|>" }], { specialTokens: "text" }).filter((id) => id === 500)).toEqual([500]);
     // The template can't complete a token that a message begins, or the other way round.

@@ -1,4 +1,4 @@
-/** Text of models: tokenizers, detokenisation as tokens come, chat templates, and folders that are wrong. */
+/** Text of models: tokenizers, detokenisation as tokens arrive, chat templates, and folders that are wrong. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -32,7 +32,7 @@ function folderWith(change: (tokenizer: Json, config: Json) => void, files: Read
   return folder;
 }
 
-/** Byte-level BPE as it is defined: the pair of lowest rank is merged, the leftmost first, until none has a rank. */
+/** Byte-level BPE by its definition: the pair of lowest rank is merged, the leftmost first, until no pair has a rank. */
 function plainBpe(tokenizer: Json, piece: string): number[] {
   const ranks = new Map((tokenizer["model"].merges as [string, string][]).map((pair, i) => [pair.join(" "), i]));
   const parts = [...new TextEncoder().encode(piece)].map((byte) => byteCharacters[byte]!);

@@ -50,7 +50,7 @@ describe("a table of texts", () => {
   });
 });
 
-/** A file with other blanks and escapes than JSON.stringify writes. */
+/** A file with blanks and escapes other than those that JSON.stringify writes. */
 function written(json: Json, style: { readonly indent: number; readonly ascii: boolean }): Buffer {
   const text = JSON.stringify(json, undefined, style.indent);
   return Buffer.from(style.ascii ? text.replace(/[^\0-\x7f]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`) : text);

@@ -1,4 +1,4 @@
-/** Conversations on disk: they go on with further turns, and files that lie about their messages are refused or read again. */
+/** Conversations on disk: they continue with further turns, and files that lie about their messages are refused or read again. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { rmSync } from "node:fs";
 import { join } from "node:path";
@@ -38,7 +38,7 @@ describe("a conversation that was saved", () => {
       expect(await Bun.file(again).bytes()).toEqual(await Bun.file(path).bytes());
       using followed = loaded.fork().chat([user("How deep is it?")]);
       await expectAllAtOnce(followed);
-      expect(followed.turn!.droppedTokens > 0).toBe(maxTokens === 0); // the start of an answer that has no token
+      expect(followed.turn!.droppedTokens > 0).toBe(maxTokens === 0); // the start of an answer without a token
       if (maxTokens > 0) expect((await followed.answer()).content).toBe(answers[4]);
       if (maxTokens < 100) expect((await loaded.answer()).content).toBe(answers[2]);
     }
@@ -174,7 +174,7 @@ describe("files that lie", () => {
     const bad = forgeSession(path, files.newPath(), (tensors) => tensors.set("dialogue", { dtype: "U8", shape: [data.length], data }));
     const loaded = await Session.load(model, bad).then((session) => session, (error: unknown) => error);
     if (loaded instanceof Session) {
-      // A message that nests deep is like any other, as far as it can be read.
+      // A deeply nested message is like any other, as far as it can be read.
       expect(_).toContain("nest deep");
       expect(loaded.messages.length).toBe(1);
       return;

@@ -80,7 +80,7 @@ describe("a conversation of three turns", () => {
         expect(given).toEqual(tokens.slice(0, given.length));
       }
     }
-    expect(dropped).toBeGreaterThan(0); // bytes that are no characters become others in a message
+    expect(dropped).toBeGreaterThan(0); // bytes that are not characters become other ones in a message
     expect(model.freeStates).toBe(8);
   }, 60_000);
 
@@ -273,7 +273,7 @@ describe("an answer that was cut off", () => {
     expect(other.turn!.droppedTokens).toBeGreaterThan(0);
     expect(textOfSession(other)).toContain("is a <|im_end|>");
     await expectAllAtOnce(other);
-    // Going on, the stop string is a part of the answer.
+    // When the session continues, the stop string is a part of the answer.
     expect((await session.answer()).content).toBe(answers[2]);
   });
 
@@ -374,7 +374,7 @@ describe("what is refused", () => {
         await expect(one.answer()).rejects.toMatchObject({ code: "state", op: "session.answer" });
         expect(one.length).toBe(length);
       }
-      await session.complete({ maxTokens: 1 }); // it goes on otherwise
+      await session.complete({ maxTokens: 1 }); // otherwise, it continues
     }
     using session = model.session();
     session.append([]).append(""); // nothing is appended
@@ -425,7 +425,7 @@ describe("what is refused", () => {
       expect([error.argument, error.message]).toEqual([argument, expect.stringMatching(words)]);
       expect([[...session.tokens], session.messages, session.turn]).toEqual(before);
     }
-    // A getter of the caller's that changes the session while the messages are read.
+    // A getter of the caller's changes the session while the messages are read.
     expect(refused(cases.at(-1)![0]).code).toBe("state");
   });
 
@@ -448,7 +448,7 @@ describe("what is refused", () => {
     await session.complete();
     session.chat([user("<|im_start|>")]);
     expect([starts(), session.turn!.droppedTokens]).toEqual([4, 0]);
-    // Another choice for all messages makes other tokens of the same text.
+    // A different choice for all messages gives different tokens for the same text.
     session.chat([], { specialTokens: "parse" });
     expect(starts()).toBeGreaterThan(5);
     expect(session.turn!.droppedTokens).toBeGreaterThan(0);

@@ -23,13 +23,13 @@ const { vocabulary } = tinyModel;
 const run = (model: LanguageModel, entries: Parameters<ReturnType<typeof memoryOf>["run"]>[1]) => memoryOf(model).run("test", entries);
 const rowsOf = (logits: Float32Array, start: number, end: number) => logits.subarray(start * vocabulary, end * vocabulary);
 
-/** Has a sequence read tokens, the last `drafts` of which are guesses. */
+/** Makes a sequence read tokens, the last `drafts` of which are guesses. */
 async function verify(model: LanguageModel, sequence: Sequence, tokens: readonly number[], drafts: number): Promise<{ result: RunResult; verification: Verification }> {
   const [result] = await run(model, [entryOf({ sequence, tokens }, drafts)]);
   return { result: result!, verification: verificationOf(result!)! };
 }
 
-/** A sequence that has read tokens, whole. */
+/** A sequence that has read these tokens in one run. */
 async function readBy(model: LanguageModel, tokens: readonly number[]): Promise<Sequence> {
   const sequence = model.sequence();
   if (tokens.length > 0) await model.run([{ sequence, tokens, logits: "none" }]);
@@ -141,7 +141,7 @@ describe("a shared last page", () => {
     for (const [i, fork] of forks.entries()) {
       expect(snapshotOf(fork)).toEqual(await coldSnapshot(model, [...text.slice(0, 10), ...guesses[i]!.slice(0, i === 0 ? 3 : 6)]));
     }
-    // The parent verifies what is wrong from the first guess on, then one that was forked in the middle of a page does.
+    // The parent verifies guesses that are wrong from the first one on, and then a sequence forked in the middle of a page does.
     const { verification } = await verify(model, parent, guesses[0]!, 5);
     verification.leave();
     expect(snapshotOf(parent)).toEqual(await coldSnapshot(model, text.slice(0, 10)));
@@ -180,7 +180,7 @@ describe("where memory is short", () => {
         entryOf({ sequence, tokens: text.slice(3, 10) }, 6),
         entryOf({ sequence: neighbour, tokens: [text[4]!] }),
       ]);
-      // A page is the neighbour's; the certain token has its place.
+      // One page goes to the neighbour; the certain token has its place.
       const fitting = Math.min(6, 2 * free);
       expect(first!.rows).toBe(1 + fitting);
       expect(bitsEqual(first!.logits, rowsOf(cold, 3, 4 + fitting))).toBe(true);

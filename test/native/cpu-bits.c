@@ -1,10 +1,10 @@
-/* Runs every CPU kernel on made-up inputs and prints a hash of all that it wrote, a line a case. The instruction sets
- * with fused multiply-add sum in one order whatever their width, so that AVX2, AVX-512 and NEON print the same lines.
+/* Runs every CPU kernel on made-up inputs and prints a hash of its output, one line per case. The instruction sets
+ * with fused multiply-add sum in one order, whatever their width, so AVX2, AVX-512 and NEON print the same lines.
  *
- * Freestanding where TABLE is gd_cpu_neon: a static aarch64 program that needs no C library, for an emulator. */
+ * Freestanding if TABLE is gd_cpu_neon: a static aarch64 program that needs no C library, for an emulator. */
 #include "../../swift/Sources/CPUKernels/tables.h"
 
-/* The measurement of how many rows to take at a time asks for it; nothing here measures. */
+/* The code that measures how many rows to process at a time refers to this; nothing here measures. */
 uint64_t gd_cpu_nanoseconds(void) { return 0; }
 int gd_cpu_asks_by_pages = 8, gd_cpu_has_vbmi, gd_cpu_is_wide;
 #if defined(__x86_64__)
@@ -82,7 +82,7 @@ static void any_delta(void) {
   TABLE.gated_delta(&op, 0, gd_cpu_gated_delta_items(&op), scratch, &stop);
 }
 
-/* By chunks, with a store on the way. */
+/* The chunked form, with a store on the way. */
 static void any_chunked(void) {
   uint32_t type = any_type();
   int64_t tokens = 1 + draw(50);
@@ -163,7 +163,7 @@ static const struct { uint32_t format; int64_t elements, bytes; uint32_t dtype; 
   GD_CPU_WEIGHT_FORMATS(GD_FORMAT)
 };
 
-/* A matrix of blocks that hold their factors. Bytes lack a bit, without which no number of 16 bits is infinite or NaN. */
+/* A matrix of blocks that hold their factors. Bytes lack one bit, so no 16-bit number is infinite or NaN. */
 static gd_cpu_matrix any_blocks(int64_t rows, int64_t columns) {
   enum { COUNT = sizeof formats / sizeof *formats };
   int i = (int)draw(COUNT);
@@ -176,7 +176,7 @@ static gd_cpu_matrix any_blocks(int64_t rows, int64_t columns) {
   return matrix;
 }
 
-/* A matrix of small floats with a scale of one byte. Bytes lack a bit, without which neither is NaN. */
+/* A matrix of small floats with one-byte scales. Bytes lack one bit, so neither is NaN. */
 static gd_cpu_matrix any_micro(int64_t rows, int64_t columns) {
   enum { FIRST = GD_CPU_FORMAT_MXFP4, LAST = GD_CPU_FORMAT_NVFP4 };
   gd_cpu_matrix matrix = {.format = FIRST + draw(LAST - FIRST + 1), .dtype = GD_CPU_U8};
@@ -236,7 +236,7 @@ static void any_int8(void) {
   static float factors[3][1 << 13];
   static _Alignas(64) uint8_t turned[1 << 19];
   int64_t rows = draw(2) ? 1 : 1 + draw(draw(8) ? 20 : 140), outputs = 1 + draw(80), chosen = 1 + draw(3);
-  /* As processors choose, and one choice more. */
+  /* The choices that processors make, and one more. */
   gd_cpu_asks_by_pages = 8 * (int)draw(2);
   gd_cpu_is_wide = (int)draw(2);
   gd_cpu_matrix weight = any_matrix(2 * outputs, 1 + draw(draw(4) ? 300 : 2500));
@@ -383,7 +383,7 @@ static void print(const char *text, size_t size) {
 #if defined(TILES)
 #include <sys/syscall.h>
 long syscall(long number, ...);
-/* The registers of AMX, which a process has by permission only (platform.c). */
+/* The registers of AMX, which a process may use only with permission (platform.c). */
 static long ask(void) { return syscall(SYS_arch_prctl, 0x1023, 18); }
 #else
 static long ask(void) { return 0; }

@@ -160,7 +160,7 @@ const subjects: readonly Subject[] = [
 
 const sizeOf = (shape: readonly number[]) => shape.reduce((product, length) => product * length, 1);
 
-/** Fresh tensors of an op; the two named ones lie in one buffer, the second `gap` elements behind the first's end. */
+/** Fresh tensors of an op; the two named ones lie in one buffer, the second starts `gap` elements after the first ends. */
 function tensorsWith(
   device: Device,
   shapes: Shapes,
@@ -179,7 +179,7 @@ function tensorsWith(
   const tensors: Record<string, Tensor> = Object.fromEntries(others);
   const bases = [shared, ...others.filter(([name]) => !(name in views)).map(([, tensor]) => tensor)];
   shared.copyFrom(new Float32Array(shared.size).fill(7));
-  // The same numbers wherever a tensor lies.
+  // The same numbers, wherever a tensor is placed.
   for (const [i, tensor] of Object.values(tensors).entries()) {
     const random = new Random(i + 1);
     tensor.copyFrom(Float32Array.from({ length: tensor.size }, () => random.normal()));

@@ -1,6 +1,6 @@
 /**
  * The hand-written argument interfaces agree with the header: the same names, the same optional ones, and the same kinds.
- * The comparison is one of types, made by `bun check`; at run time only the list of ops is left to look at.
+ * The types are compared by `bun check`; at run time only the list of ops remains to be checked.
  */
 import { expect, test } from "bun:test";
 import type { Indices, Tensor } from "../../lib/index.ts";

@@ -11,7 +11,7 @@ import { Random } from "../support/random.ts";
 const dtypes: readonly FloatDType[] = ["f32", "f16", "bf16"];
 
 onEachBackend("attention, to the bit,", ({ name, device, emulated }) => {
-  // An emulated GPU takes a millisecond for a block of keys.
+  // An emulated GPU takes a millisecond per block of keys.
   const long = emulated ? 530 : 1100;
 
   /** `count` cut at random places, or into pieces of `each`. */

@@ -1,6 +1,6 @@
 /**
  * NaN and infinity in attention: a query's result changes with the keys and values of its own sequence up to its own token, and
- * with nothing else, to the bit. Zero times NaN is NaN, so that a weight of zero alone keeps no later value away.
+ * with nothing else, to the bit. Zero times NaN is NaN, so a weight of zero does not by itself keep a later value out.
  */
 import { expect, test } from "bun:test";
 import { onEachBackend } from "../support/backends.ts";
@@ -11,12 +11,12 @@ import { Random } from "../support/random.ts";
 
 const poisons = [NaN, Infinity, -Infinity];
 const pageTokens = 16;
-/** Tokens of both conversations in each call: cuts inside of pages, and calls of one token. */
+/** Tokens of both conversations in each call: cuts inside pages, and calls of one token. */
 const calls = [[49, 20], [1, 1], [27, 24]] as const;
 const [first, second] = [0, 1].map((i) => calls.reduce((sum, call) => sum + call[i]!, 0)) as [number, number];
 
 onEachBackend("NaN and infinity in attention", ({ device, emulated }) => {
-  /** Both conversations' results. Elements of pages that no token is stored to are `unused`. */
+  /** Both conversations' results. Elements of pages in which no token is stored are `unused`. */
   function run(layer: Layer, [one, other]: readonly [Tokens, Tokens], unused = NaN): [Float32Array, Float32Array] {
     using op = new Attention(device, layer, pageTokens, 16, new Random(3));
     for (const pages of [op.keyPages, op.valuePages]) pages.copyFrom(new Float32Array(pages.size).fill(unused));
@@ -53,7 +53,7 @@ onEachBackend("NaN and infinity in attention", ({ device, emulated }) => {
       return out.filter((_, i) => dependent[i]);
     };
 
-    // Emulated, each dtype of pages has one of them.
+    // On an emulated GPU, each page dtype is tested with one of them.
     for (const value of emulated ? [poisons[pages.findIndex(([dtype]) => dtype === pageDtype)]!] : poisons) {
       const [token, keyHead, column] = [random.below(first - 1), random.below(kvHeads), random.below(headDim)];
       const at = (token * kvHeads + keyHead) * headDim + column;

@@ -24,7 +24,7 @@ onEachBackend("attention", ({ device, emulated }) => {
     expectNear("keys", keys, right.key.data, bounds[layer.pageDtype]);
     const format = layer.pageDtype;
     expectSameBits("values", values, tokens.value.map((value) => round(format, value)));
-    // Every row's bits from f32, so that those of narrower outputs follow.
+    // The f32 output is compared with the definition; in every row, a narrower output must be the rounded f32 output.
     const out = one.out.subarray(from * layer.heads * layer.headDim);
     if (layer.outDtype === "f32") expectNear("out", out, right.out(keys, values).data, bounds.f32);
     else {
@@ -74,7 +74,7 @@ onEachBackend("attention", ({ device, emulated }) => {
       const one = op.whole(randomTokens(device, layer, 33, random));
       expect(one.out.every(Number.isFinite)).toBe(true);
       const right = expected(op, one.tokens).out(op.stored(one, op.keyPages), op.stored(one, op.valuePages));
-      // A score of 1e3 is off by some 1e-4, and so is its weight.
+      // A score of 1e3 is off by about 1e-4, and so is its weight.
       expectNear("out of large scores", one.out, right.data, 1e-4);
     });
   });

@@ -20,7 +20,7 @@ import {
   wholeSpan,
 } from "../support/spans.ts";
 
-/** A batch whose sequences each have a slot of their own, which they read or start fresh, and always write. */
+/** A batch whose sequences each have their own slot, from which they read or start afresh, and which they always write. */
 function inOwnSlots<S extends { readonly batch: BatchSpec; readonly seed: number }>(spec: S): S {
   const count = spec.batch.lengths.length;
   const random = new Random(spec.seed);
@@ -128,14 +128,14 @@ onEachBackend("forks", ({ device }) => {
       allF32,
     ).state!;
     const state = { shape: given.state!.shape, data: Float64Array.from(pool) };
-    // All read slot 2; the second of them writes it, too.
+    // All read slot 2; the second one also writes it.
     const writeSlots = [0, 2, 5, 1];
     const part = deltaOfSpans({ ...given, state }, tails, { readSlots: [2, 2, 2, 2], writeSlots });
     const forked = runGatedDelta(device, part, allF32);
     tails.forEach((tail, i) => {
       const scratch = deltaOfSpans(given, [prefix], { readSlots: [-1], writeSlots: [3] });
       const continued = runGatedDelta(device, scratch, allF32).state!;
-      // From scratch, in one call: the prefix's rows and the tail's behind them.
+      // From scratch, in one call: the prefix's rows followed by the tail's.
       const rows = deltaOfSpans(given, [prefix, tail], { readSlots: [], writeSlots: [] });
       const whole = { ...rows, cuSeqlens: [0, rows.cuSeqlens![2]!], readSlots: [-1], writeSlots: [4] };
       const got = runGatedDelta(device, whole, allF32);

@@ -13,7 +13,7 @@ import { Random } from "../support/random.ts";
 import { allF32, convFormats, runCausalConv1d } from "../support/run-ops.ts";
 import type { Results } from "../support/run-ops.ts";
 
-/** The output is near; the state is a copy of inputs and so has exactly their bits. */
+/** The output is near; the state is a copy of inputs, so it has exactly their bits. */
 function expectReference(subject: string, got: Results, given: CausalConv1dCase): void {
   const expected = referenceOf(given);
   expectNear(`${subject} out`, got.out, expected.out.data.subarray(0, got.out.length), bounds.f32);

@@ -82,7 +82,7 @@ onEachBackend("combineExperts", (backend) => {
   });
 
   test("in order of rank, then the shared one, then the residual", () => {
-    // Each of the four sums in another order, or in pairs, would be another number.
+    // In another order, or in pairs, each of the four sums would give a different number.
     const big = 2 ** 24;
     const experts = reference([1, 4, 1], [big, 1, 1, -big]);
     const weights = reference([1, 4], [1, 1, 1, 1]);

@@ -26,7 +26,7 @@ import {
 } from "../support/spans.ts";
 import type { Slots } from "../support/spans.ts";
 
-/** Slots of a case, in another order of its sequences. */
+/** A case's slots, with its sequences in another order. */
 function slotsIn(given: BatchOptions, order: readonly number[]): Slots {
   return { readSlots: order.map((s) => given.readSlots![s]!), writeSlots: order.map((s) => given.writeSlots![s]!) };
 }
@@ -35,7 +35,7 @@ interface Batch extends BatchOptions {
   readonly state?: { readonly shape: readonly number[] } | undefined;
 }
 
-/** One sequence's results in a run of all and in a run of some, where it came at `place`. */
+/** One sequence's results in a run of all sequences and in a run of some, in which it is at `place`. */
 function expectSameSequence(
   all: Results,
   given: Batch,

@@ -14,7 +14,7 @@ const widths = { f32: 4, f16: 2, bf16: 2 } as const;
 onEachBackend("copySlots", (backend) => {
   const { device } = backend;
 
-  /** A pool of random bits between guards, NaN of every payload among them. */
+  /** A pool of random bits, including NaNs of any payload, between guards. */
   function randomPool(
     seed: number,
     format: FloatDType,

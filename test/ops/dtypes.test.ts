@@ -51,10 +51,10 @@ function activationMixtures<O extends string, A extends string>(
   });
 }
 
-/** A share of the mixtures for each instruction set that is forced. */
+/** Chooses a share of the mixtures for each forced instruction set. */
 const turn = (process.env["GATED_DELTA_ISA"] ?? "").length;
 
-/** A backend's share of mixtures: each n-th from a random place on, so that runs of equal choices are broken. */
+/** A backend's share of mixtures: a random selection, so that runs of equal choices are broken up. */
 function some<T>({ emulated }: Backend, all: readonly T[], most: number, mostEmulated: number): T[] {
   const count = Math.min(all.length, emulated ? mostEmulated : most);
   return shareOf(new Random(all.length).distinct(count, all.length), turn).map((i) => all[i]!);

@@ -49,7 +49,7 @@ for (const { name, op, reference, exact } of elementwise) {
         const wide = run(a, b, device.tensor("f32", [3, dim]));
         expectRight(wide, reference(numbers(a), numbers(b)));
         if (bDtype !== "f32") expectRounded("out", bDtype, run(a, b, device.tensor(bDtype, [3, dim])), wide);
-        // In place of either.
+        // In place, on either input.
         const before = a.toFloat32();
         if (aDtype === bDtype || aDtype === "f32") {
           expectRounded("a", aDtype, run(a, b, a), wide);

@@ -119,7 +119,7 @@ onEachBackend("embedding", (backend) => {
     expect(replay()).toEqual([30, 31, 30, 31]);
   });
 
-  /** Runs with ids in a tensor of the device; returns what the submission fails with. */
+  /** Runs with ids in a tensor of the device; returns the submission's error. */
   function failureOf(run: () => void): unknown {
     run();
     try {
@@ -189,7 +189,7 @@ onEachBackend("embedding", (backend) => {
   });
 
   test("a plan that feeds itself: each replay looks up what the one before found", () => {
-    // Row i has its largest element at column i + 1, and so on in a circle.
+    // Row i has its largest element at column i + 1, wrapping around at the end.
     const next = device.tensor("f32", [5, 5]);
     for (let row = 0; row < 5; row++) next.data[row * 5 + ((row + 1) % 5)] = 1;
     const [values, ids, row] = [device.tensor("f32", [1, 1]), device.tensor("id32", [1, 1]), device.tensor("f32", [1, 5])];

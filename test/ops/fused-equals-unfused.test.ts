@@ -132,7 +132,7 @@ onEachBackend("the fused step", (backend) => {
   });
 });
 
-/** A step as real models have it, small. */
+/** A small step like those of real models. */
 function stepOf(stateFormat: "f32" | "f16" | "bf16"): StepSpec {
   const bf16 = {
     format: "bf16",

@@ -53,7 +53,7 @@ onEachBackend("gatedDelta", (backend) => {
 
   test("every key and value dimension, 8 to 256", () => {
     for (let n = 1; n <= 32; n++) {
-      // Over all n both dimensions take every value, and not the same one at once.
+      // Over all n, both dimensions take every value, but not the same one at the same time.
       const dims = { keyDim: n * 8, valueDim: ((n * 7) % 33) * 8 || 256 };
       const given = buildGatedDelta({
         ...plainDelta,
@@ -113,7 +113,7 @@ onEachBackend("gatedDelta", (backend) => {
     same(runGatedDelta(device, bare, allF32));
     same(runGatedDelta(device, { ...bare, readSlots: undefined, writeSlots: undefined }, allF32));
     same(runGatedDelta(device, { ...bare, writeSlots: undefined }, allF32));
-    // One sequence of all rows, with a pool and without.
+    // One sequence of all rows, with and without a pool.
     const one = buildGatedDelta({
       ...plainDelta,
       batch: { ...twoSequences, lengths: [8], readSlots: [0], writeSlots: [0] },

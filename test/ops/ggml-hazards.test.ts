@@ -118,7 +118,7 @@ onEachBackend("slots of the fused ops", ({ device, emulated }) => {
   });
 
   test("every dim has the scale of the general op: equal bits", () => {
-    // float32's 1 / √S is off by a rounding at 24, 72, 96, 112, 136 and 232.
+    // float32's 1 / √S is off by one rounding at 24, 72, 96, 112, 136 and 232.
     for (const dim of emulated ? [24, 96] : Array.from({ length: 32 }, (_, i) => 8 * (i + 1))) {
       const given = buildNet({ keyHeads: 1, dim, tokens: 1, sequences: 1, repeat: 1, remember: true });
       using stack = new DisposableStack();

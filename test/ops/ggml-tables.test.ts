@@ -1,6 +1,6 @@
 /**
  * Every GATED_DELTA_NET and SSM_CONV case of ggml's test-backend-ops, LocalAI's cases of the in-place ops, and cases that both
- * leave out: the written states, judged apart from the output; gates near 0; more than 32767 tokens; more value
+ * omit: the written states, judged separately from the output; gates near 0; more than 32767 tokens; more value
  * heads than key heads at the usual dim. The bound is NMSE 1e-10, where theirs is 1e-7. On an emulated GPU the five
  * largest of LocalAI's cases take half a minute; they run with `GATED_DELTA_TEST_LONG=1`.
  */
@@ -18,7 +18,7 @@ import { Random } from "../support/random.ts";
 /** Key heads, dim, tokens, sequences, value heads for each key head, gates per key, snapshots. */
 type Row = readonly [number, number, number, number, number?, boolean?, number?];
 
-// ggml's permuted cases (heads before tokens in memory) are layouts of the caller's: below, as strided views.
+// ggml's permuted cases (heads before tokens in memory) are the caller's layouts: they are tested below, as strided views.
 const ggmlCases: readonly Row[] = [
   [32, 128, 1, 1], [32, 16, 1, 1], [32, 16, 1, 1, 1, true], [16, 64, 1, 2], [4, 64, 4, 1], [4, 64, 4, 2], [8, 32, 4, 2, 2],
   [4, 64, 1, 1, 1, true], [4, 64, 1, 2, 1, true], [4, 16, 1, 2, 1, true], [4, 32, 4, 1, 1, true], [4, 64, 4, 2, 1, true],
@@ -32,7 +32,7 @@ const localAiCases: readonly Row[] = [
   [4, 128, 64, 1], [4, 128, 128, 1], [4, 128, 127, 1], [4, 128, 256, 1], [4, 128, 100, 2], [2, 128, 200, 3], [4, 128, 130, 1],
   [32, 128, 64, 1], [32, 128, 100, 1], [32, 128, 128, 2],
 ];
-/** Value heads in multiples at the usual dim, snapshots longer than the sequence, none at all. */
+/** Several value heads per key head at the usual dim; more snapshots than the sequence has tokens; no snapshots. */
 const ownCases: readonly Row[] = [
   [4, 128, 3, 2, 2], [2, 128, 5, 1, 3], [2, 128, 2, 2, 4, true], [1, 128, 3, 2, 2, false, 9], [2, 32, 2, 3, 2, true, 5], [1, 8, 1, 1, 1, false, 2],
 ];
@@ -40,11 +40,11 @@ const ownCases: readonly Row[] = [
 const specOf = ([keyHeads, dim, tokens, sequences, repeat = 1, kda = false, keep = 0]: Row): NetSpec => {
   return { keyHeads, dim, tokens, sequences, repeat, kda, ...(keep > 0 && { keep }) };
 };
-/** State numbers · tokens: what the time of a case grows with. */
+/** State numbers · tokens, to which the time of a case is proportional. */
 const workOf = ([keyHeads, dim, tokens, sequences, repeat = 1]: Row) => keyHeads * repeat * dim * dim * tokens * sequences;
 
 onEachBackend("ggml's tables", ({ device, emulated }) => {
-  // An emulated GPU takes seconds for a large case, and the reference for the largest, so these run once, with the gates that remember.
+  // An emulated GPU takes seconds for a large case, as does the reference for the largest, so these run once, with gates that remember.
   const large = emulated ? 2 ** 22 : 2 ** 25;
   const most = emulated && process.env["GATED_DELTA_TEST_LONG"] !== "1" ? 2 ** 24 : Infinity;
   describe.each([["ggml", ggmlCases], ["LocalAI", localAiCases], ["own", ownCases]] as const)("%s", (_, rows) => {

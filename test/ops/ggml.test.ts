@@ -20,7 +20,7 @@ import { runChecked } from "../support/run-ops.ts";
 
 const names = blockNames as BlockName[];
 
-/** The same numbers with one NaN: its bits are not those of a result's. */
+/** The same numbers with a single form of NaN: the bits of a result's NaN are not specified. */
 function withOneNaN(numbers: Float32Array): Float32Array {
   return numbers.map((value) => (value !== value ? NaN : value));
 }
@@ -35,7 +35,7 @@ onEachBackend("ggml's blocks", (backend) => {
     readonly random?: Random;
   }
 
-  /** linear by blocks, or by `values` as f32. */
+  /** linear with the blocks, or with `values` as f32. */
   function run(x: Reference, weight: Blocks, values: Reference | null, { random, residual, ...running }: Running = {}): Float32Array {
     using layouts = new Layouts(device, random);
     const out = layouts.out("out", running.out ?? "f32", [x.shape[0]!, weight.bytes.shape[0]!]);
@@ -49,7 +49,7 @@ onEachBackend("ggml's blocks", (backend) => {
     return download(out);
   }
 
-  /** Fails unless both give the same bits. values: the weight's. */
+  /** Fails unless both give the same bits. `values` are the weight's. */
   function expectSame(subject: string, x: Reference, weight: Blocks, running: Running = {}, values = valuesOf(weight)): void {
     const [blocks, floats] = [run(x, weight, null, running), run(x, weight, values, running)];
     expectSameBits(`${weight.format}, ${subject}`, withOneNaN(blocks), withOneNaN(floats));
@@ -81,7 +81,7 @@ onEachBackend("ggml's blocks", (backend) => {
     const random = new Random(ggmlFormats[format].type + 1);
     const weight = randomBlocks(random, format, 40, blocksOf(format, 2100), true);
     if (format === "gguf-mxfp4" && device.backend === "metal") {
-      // A scale of 0 or 1 is a subnormal float32 number, which a GPU may take for zero; with 3 all products are normal, too.
+      // A scale of 0 or 1 is a subnormal float32 number, which a GPU may treat as zero; with 3 all products are normal, too.
       const { bytes } = ggmlFormats[format];
       for (let at = 0; at < weight.bytes.data.length; at += bytes) weight.bytes.data[at] = Math.max(3, weight.bytes.data[at]!);
     }
@@ -117,7 +117,7 @@ onEachBackend("ggml's blocks", (backend) => {
         const columns = blocks * ggmlFormats[format].elements;
         const weight = { format, columns, bytes: columnsOf(rowsOf(whole.bytes, 0, features), 0, blocks * ggmlFormats[format].bytes) };
         const values = columnsOf(rowsOf(wholeValues, 0, features), 0, columns);
-        // A row's bits do not depend on how many there are, with floats as with blocks.
+        // A row's bits do not depend on the number of rows, with floats or with blocks.
         const x = filled(random, [8, columns]);
         const residual = random.below(3) === 0 ? filled(random, [8, features]) : undefined;
         const given = (rows: number) => ({ random, ...(residual && { residual: rowsOf(residual, 0, rows) }) });

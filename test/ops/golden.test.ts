@@ -16,7 +16,7 @@ import { Random } from "../support/random.ts";
 import { allF32, runCausalConv1d, runGatedDelta, runGatedRmsNorm } from "../support/run-ops.ts";
 import { randomCuts, tokenByToken } from "../support/spans.ts";
 
-/** The number of first tokens of a long file that an emulated GPU gets. */
+/** How many of a long file's first tokens an emulated GPU runs. */
 const mostTokens = ({ emulated }: Backend) => (emulated ? 50 : Infinity);
 
 function caseOf(golden: GatedDeltaGolden): GatedDeltaCase {
@@ -86,7 +86,7 @@ onEachBackend("golden files", (backend) => {
       golden.out.data,
       bounds.layer,
     );
-    // As it was used: a prefill in two chunks, then one token a step.
+    // As in real use: a prefill in two chunks, then one token per step.
     const prefill = [5, golden.prefillTokens - 5].map((part) => all.map((sequence) => ({ sequence, tokens: part })));
     const steps = Array.from({ length: golden.decodeSteps }, () => all.map((sequence) => ({ sequence, tokens: 1 })));
     const used = drive(layer, hidden, [...prefill, ...steps], "decode");

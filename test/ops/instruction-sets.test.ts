@@ -1,6 +1,6 @@
 /**
- * The tests of the ops under every instruction set of the CPU's kernels, each in a process of its own: which one is in
- * use is settled when the library opens a device. Those that this processor lacks are named and not run.
+ * The tests of the ops under every instruction set of the CPU's kernels, each in a process of its own: the set in use
+ * is decided when the library opens a device. Sets that this processor lacks are named and not run.
  */
 import { describe, expect, test } from "bun:test";
 import { readdirSync } from "node:fs";
@@ -21,19 +21,19 @@ const elsewhere = [
 const files = readdirSync(import.meta.dir).flatMap((name) => (name.endsWith(".test.ts") ? [name.slice(0, -".test.ts".length)] : []));
 const subjects = files.filter((name) => !elsewhere.includes(name));
 
-/** For sets between the best and the least: without tests that other runs cover with the same code. The least one has every combination of options. */
+/** For sets between the best and the lowest: without tests that other runs cover with the same code. The lowest runs all combinations. */
 const between = { subjects, pattern: "^(?!.*(every combination|16 bits count))" };
 
-/** avx512 and avx512bf16 are one text, compiled with one more flag: they differ in the rounding to bf16. */
+/** avx512bf16 is the source of avx512 compiled with one more flag: they differ in the rounding to bf16. */
 const rounding = { subjects: ["attention", "causal-conv", "dtypes", "elementwise", "embedding", "gated-rms-norm", "golden", "linear", "rms-norm"], pattern: between.pattern };
 
-/** Of what every form of a linear must keep to. */
+/** The limits that every form of a linear must respect. */
 const ends = ["long-rows", "weight-ends"];
 
-/** These differ from the next set in the dot products of int8 activations alone, and avx512bf16 so from amx. */
+/** These differ from the next set only in the dot products of int8 activations; so does avx512bf16 from amx. */
 const dots = { isas: ["amx", "avx512vnni", "avxvnni", "neondot"], subjects: ["int8", "int8-offsets", "instruction-sets", ...ends], pattern: "" };
 
-/** The share that runs under a set by force, where `best` is in use without. */
+/** The share of the tests that runs under a forced set, where `best` would be in use otherwise. */
 function shareOf(isa: string, best: string): { readonly subjects: readonly string[]; readonly pattern: string } {
   if (dots.isas.includes(isa) || (isa === "avx512bf16" && best === "amx")) return dots;
   if (isa === built[process.arch]?.at(-1)) return { subjects, pattern: "" };
@@ -72,7 +72,7 @@ if (forced === undefined) {
         continue;
       }
       if (isa === best && process.env["GATED_DELTA_TEST_BACKENDS"] !== "metal") {
-        // Without force it is in use anyway: the tests of the ops run on it with all of their cases.
+        // It is in use even if not forced: the tests of the ops run on it with all of their cases.
         test(isa, () => expect(text.trim()).toBe(isa));
         continue;
       }
@@ -88,7 +88,7 @@ if (forced === undefined) {
       );
     }
 
-    // The kernels of several rows differ by processor: a Zen 4, a Zen 5, and two of Intel's.
+    // The kernels of several rows differ by processor: a Zen 4, a Zen 5, and two Intel processors.
     for (const [pages, wide] of [["0", "0"], ["0", "1"], ["4", "1"], ["8", "1"]] as const) {
       test(`memory asked for by ${pages} pages in turn, units of ${wide === "1" ? 512 : 256} bits`, () => {
         const isa = opened("avx512vnni").ok ? "avx512vnni" : best;

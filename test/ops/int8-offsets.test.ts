@@ -1,4 +1,4 @@
-/** Terms of int8 products and offsets whose sum, rounded twice, is not what it is rounded once. */
+/** Terms of int8 products and offsets whose sum differs when it is rounded twice instead of once. */
 import { test } from "bun:test";
 import { linear } from "../../lib/index.ts";
 import { fused, int8Affine } from "../reference/int8.ts";
@@ -17,7 +17,7 @@ onOnly("cpu", "offsets of int8 terms", ({ device }) => {
     const random = new Random(15);
     const [features, columns] = [40, 32];
     const weight = randomQuantised(random, [features, columns], 4, columns, "f32");
-    // One column counts: it has 127 of x, and 1 of the weight. Its product by unit as a scale is 1 and less than 2^-30.
+    // One column matters: it has 127 in x, and 1 in the weight. Its product, with `unit` as a scale, exceeds 1 by less than 2^-30.
     weight.words.data.fill(0x11111111);
     let [value, scale, unit, product] = [0, 0, 0, 0];
     while (!(product > 1 && product < 1 + 2 ** -30)) {

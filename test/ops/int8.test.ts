@@ -72,7 +72,7 @@ onEachBackend("int8 activations", (backend) => {
   }
   type Matrices = ReturnType<typeof expertMatrices>;
 
-  /** linear by the only matrix of `matrices`. */
+  /** linear with the only matrix of `matrices`. */
   function run(x: Reference, matrices: Matrices, { random, residual, inPlace = false, exact = false, ...running }: Running = {}): Float32Array<ArrayBuffer> {
     using layouts = new Layouts(device, random);
     const added = residual && layouts[inPlace ? "updated" : "rows"]("residual", "f32", residual);
@@ -82,7 +82,7 @@ onEachBackend("int8 activations", (backend) => {
     return download(out);
   }
 
-  /** Sums of rounded rows. Their terms may cancel: the bound is for terms, not sums. */
+  /** Sums of rounded rows. Their terms may cancel: the bound applies to terms, not sums. */
   function expectModel(subject: string, x: Reference, matrices: Matrices, format: WeightFormat, out: Float32Array, residual?: Reference): void {
     const [, features = 0, columns = 0] = matrices.values.shape;
     const wanted = referenceOf(rounded(x, groupOf(format)), reshape(matrices.values, [features, columns]));
@@ -290,7 +290,7 @@ onEachBackend("int8 activations", (backend) => {
       const matrices = expertMatrices(random, format, [1, features, columns]);
       const out = run(x, matrices);
       const part = (from: number, to: number) => out.slice(from * features, to * features);
-      // The model of many rows takes seconds: those in between have the bits of other parts, in other places.
+      // The model takes seconds for many rows: the rows in between are compared, to the bit, with runs of other parts.
       for (const [from, to] of rows < 100 ? [[0, rows]] as const : [[0, 60], [rows - 60, rows]] as const) {
         expectModel(`int8 linear, rows ${from} to ${to} of ${rows}, ${columns} columns`, rowsOf(x, from, to), matrices, format, part(from, to));
       }

@@ -1,4 +1,4 @@
-/** The kit of these tests notices what it must. */
+/** The kit of these tests detects the mistakes that it must. */
 import { expect, test } from "bun:test";
 import { gatedDelta as deltaOf } from "../reference/gated-delta.ts";
 import type { GatedDeltaCase } from "../reference/gated-delta.ts";
@@ -120,7 +120,7 @@ onEachBackend("layouts", ({ device }) => {
   });
 });
 
-/** All memory of the buffer that these bytes are part of. */
+/** The whole memory of the buffer to which these bytes belong. */
 const memoryOf = ({ buffer }: Uint8Array) => new Uint8Array(buffer);
 
 onEachBackend("options", ({ device }) => {

@@ -1,7 +1,7 @@
 /**
- * The emulated GPU runs lanes and threadgroups in any order that is asked for, each in a process of its own. Kernels
- * that lean on one order fail in another; those that do not give the same bits in all of them. So it is with fewer threads
- * a pipeline, as a kernel's registers may leave it: the backend then chooses other kernels, tiles and threadgroups.
+ * The emulated GPU runs lanes and threadgroups in any requested order, here each order in a process of its own. Kernels
+ * that rely on one order fail in another; others give the same bits in all orders. The same holds with fewer threads per
+ * pipeline, to which a kernel's registers may limit it: the backend then chooses other kernels, tiles and threadgroups.
  */
 import { expect, test } from "bun:test";
 import { availability, onOnly } from "../support/backends.ts";
@@ -9,8 +9,8 @@ import { runProgram, testOps } from "../support/children.ts";
 import { digest, small } from "../support/every-op.ts";
 
 /**
- * Where lanes wait for each other, or where the backend chooses by the threads that a pipeline takes: the rest has the same
- * kernels in the same order, and the digest has every op.
+ * Tests where lanes wait for each other, or where the backend chooses by the number of threads that a pipeline allows: the
+ * rest runs the same kernels in the same order, and the digest covers every op.
  */
 const choosing = [
   "attention",
@@ -30,7 +30,7 @@ const choosing = [
   "top-k",
 ];
 
-/** Not the longest tests, which say nothing about order that the others do not. */
+/** Excludes the longest tests, which say nothing about order that the others do not. */
 const pattern = "^(?!.*(every combination|every key and value dimension|more keys than a span))";
 
 const environment = (order: string) => ({
@@ -66,8 +66,8 @@ if (there && process.env["GATED_DELTA_EMULATOR_ORDER"] === undefined) {
       expect([ok, text.trim()]).toEqual([true, digest(device, small)]);
     });
 
-    // Both at once: what either breaks fails here. In reverse, and without subnormal numbers, `npm test` runs all of the ops' tests:
-    // see test/run/files.mjs.
+    // Both at once: anything that either breaks fails here. `npm test` runs all of the ops' tests in reverse order and without
+    // subnormal numbers: see test/run/files.mjs.
     test("fewer threads and random order: the tests of the ops", () => {
       const env = { ...environment("random:20260"), GATED_DELTA_EMULATOR_MAX_THREADS: fewerThreads };
       expect(testOps(env, choosing, pattern)).toBeGreaterThan(choosing.length);

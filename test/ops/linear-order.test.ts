@@ -1,4 +1,4 @@
-/** Linears that follow each other in one submission: x is rounded, or put into the kernels' order, once for all of them while it stays the same. */
+/** Linears in sequence in one submission: while x stays the same, it is rounded, or put into the kernels' order, only once. */
 import { expect, test } from "bun:test";
 import { Device, add, linear } from "../../lib/index.ts";
 import type { Op, WeightFormat } from "../../lib/index.ts";
@@ -43,7 +43,7 @@ onEachBackend("linears in a row", ({ device, name }) => {
       // One row is read as it lies.
       linear({ x: a.slice(0, 1), ...again, out: x.slice(0, 1), activations }),
       linear({ x, ...four, out: j, activations }),
-      // The second of two that run together writes there.
+      // The second of two linears that run together writes to x.
       linear({ x, ...exact, out: k }),
       linear({ x: b, ...four, out: l, activations }),
       linear({ x: b, ...again, out: x, activations }),
@@ -87,7 +87,7 @@ onEachBackend("linears in a row", ({ device, name }) => {
       const ops = Array.from({ length: 16 }, (): Op => {
         const at = random.below(6) === 0 ? numbers.length - rows * inFeatures : 0;
         const taken: (readonly [number, number])[] = [[at, at + rows * inFeatures]];
-        /** A matrix somewhere in the arena, apart from the op's others. There are few places, so that ops often meet. */
+        /** A matrix somewhere in the arena, separate from the op's others. Places are few, so different ops' matrices often overlap. */
         const place = (places: number, height: number, width: number) => {
           for (;;) {
             const [start, size] = [random.below(places) * 128 * inFeatures + 16 * random.below(3), height * width];

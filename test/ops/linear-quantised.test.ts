@@ -125,7 +125,7 @@ onEachBackend("linear of packed weights", (backend) => {
     }
   });
 
-  /** How a bias comes from its scale. Up to four rows of 8 bits go another way where biases are large enough (affine.h). */
+  /** How a bias follows from its scale. Up to four rows of 8 bits take another path if biases are large enough (affine.h). */
   const far = { equal: 1, opposite: -1, "far larger": -3e5, "far smaller": 1e-3, "smaller by chance": 0.37, none: 0 } as const;
   test.each(bitWidths)("%d bits: scales and biases of any sizes leave a row its bits in any company", (bits) => {
     const random = new Random(20 + bits);
@@ -140,7 +140,7 @@ onEachBackend("linear of packed weights", (backend) => {
             else if (i % 3 === 0) scales.data[i] = -scale;
             biases.data[i] = factor * scales.data[i]!;
           });
-          // Among others that need another way, in the last group and in one of the middle.
+          // These groups need a different path from those around them: one in the middle, and the last.
           if (factor === -1) for (const i of [40, scales.data.length - 1]) biases.data[i] = 2 ** -12 * scales.data[i]!;
           const together = run(x, weight, { scales: format });
           for (const rows of [1, 2, 3]) {
@@ -163,7 +163,7 @@ onEachBackend("linear of packed weights", (backend) => {
 
   if (backend.name === "cpu") test("any number of threads gives the same bits", () => {
     const random = new Random(9);
-    // Several threads take a few rows in parts of multiples of 48 outputs, from x that was put into order once.
+    // For a few rows, several threads share the outputs in multiples of 48, from an x that was put into order once.
     const shapes = [[1, 512, 700], [3, 512, 700], [7, 3584, 100], [8, 1024, 259], [130, 1152, 100], [310, 1088, 35], [40, 64, 17]] as const;
     for (const [rows, columns, features] of shapes) {
       const results = linearByThreads(random, { rows, columns, features });
@@ -190,7 +190,7 @@ onEachBackend("linear of packed weights", (backend) => {
     for (const weight of [...packed, ...floats]) {
       const apart = after(sum!, linear({ x, ...weight, out: product! }), add({ a: product!, b: residual, out: sum! }));
       expectSameBits("fused", after(fused!, linear({ x, ...weight, residual, out: fused! })), apart);
-      // In place, and in a submission of both.
+      // In place, and with both in one submission.
       expectSameBits("in place", after(product!, linear({ x, ...weight, out: product! }), add({ a: product!, b: residual, out: product! })), apart);
       fused!.copyFrom(residual);
       expectSameBits("onto the residual", after(fused!, linear({ x, ...weight, residual: fused!, out: fused! })), apart);
@@ -219,7 +219,7 @@ onEachBackend("linear of packed weights", (backend) => {
     }
   });
 
-  // A GPU may take subnormal numbers for zero.
+  // A GPU may treat subnormal numbers as zero.
   if (backend.name === "cpu") test("many rows have the bits of one and of two by the least scales that a dtype has", () => {
     const random = new Random(10);
     const [rows, features] = [20, 5];

@@ -134,7 +134,7 @@ onEachBackend("linear", (backend) => {
   });
 
   test("float32 accumulation: narrow inputs are not summed in their own format", () => {
-    // 2049 ones: f16 and bf16 would stop counting at 2048 and 256.
+    // 2049 ones: sums in f16 and bf16 would stop growing at 2048 and 256.
     const ones = reference([1, 2049], new Float64Array(2049).fill(1));
     for (const format of ["f16", "bf16"] as const) {
       expect([...run(ones, ones, { x: format, weight: format, out: "f32" })]).toEqual([2049]);

@@ -9,7 +9,7 @@ import { onEachBackend } from "../support/backends.ts";
 import { expectSameBits } from "../support/judge.ts";
 import { Random } from "../support/random.ts";
 
-/** More than 128 threadgroups of the recurrence together, and fewer alone. */
+/** More than 128 threadgroups of the recurrence for all sequences together, and fewer for one alone. */
 const [sequences, keyHeads, valueHeads, dim] = [5, 13, 26, 8] as const;
 const rest = { gateForm: "decay", betaForm: "given", qkNorm: "l2" } as const;
 const count = (shape: readonly number[]): number => shape.reduce((a, b) => a * b, 1);

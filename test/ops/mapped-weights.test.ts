@@ -21,7 +21,7 @@ import { Random } from "../support/random.ts";
 
 const { newPath } = scratch();
 
-/** A file with copies of tensors, each `shifts[i]` bytes behind a multiple of 16, and the same tensors in the mapped file. */
+/** A file with copies of tensors, each `shifts[i]` bytes after a multiple of 16, and the same tensors in the mapped file. */
 function mapped(device: Device, tensors: readonly Tensor[], shifts: readonly number[]): Tensor[] & Disposable {
   const places: number[] = [];
   let end = 0;

@@ -20,7 +20,7 @@ import { forAll } from "../support/property.ts";
 import { Random } from "../support/random.ts";
 import { runChecked } from "../support/run-ops.ts";
 
-/** The same numbers with one NaN, and zeros for the numbers that a GPU may take for zero. */
+/** The same numbers with a single form of NaN, and zeros for the numbers that a GPU may treat as zero. */
 function comparable(numbers: Float32Array, flushes: boolean): Float32Array {
   return numbers.map((value) => (value !== value ? NaN : flushes && Math.abs(value) < 2 ** -126 ? 0 : value));
 }
@@ -90,7 +90,7 @@ onEachBackend("micro-scaled weights", (backend) => {
     const [count, columns] = values.shape as [number, number];
     const ids = Int32Array.from({ length: count }, (_, i) => (i * 7) % count);
     const wide = Float32Array.from([...ids].flatMap((id) => [...values.data.subarray(id * columns, (id + 1) * columns)]));
-    // A GPU may take a scale of 2^-127 for zero, and does not have to.
+    // A GPU may treat a scale of 2^-127 as zero, but does not have to.
     const ofNormalScale = (numbers: Float32Array): Float32Array =>
       numbers.map((value, i) => (flushes && format !== "nvfp4" && all.scales.data[Math.floor((ids[Math.floor(i / columns)]! * columns + (i % columns)) / microFormats[format].group)] === 0 ? 0 : value));
     for (const dtype of ["f32", "f16", "bf16"] as const) {
@@ -109,7 +109,7 @@ onEachBackend("micro-scaled weights", (backend) => {
     const { bits, group } = microFormats[format];
     const columns = 5 * group;
     const weight = randomMicro(random, format, [60, columns], true);
-    // A GPU may take a scale of 2^-127 for zero.
+    // A GPU may treat a scale of 2^-127 as zero.
     if (flushes && format !== "nvfp4") for (const [i, scale] of weight.scales.data.entries()) if (scale === 0) weight.scales.data[i] = 1;
     const values = dequantiseMicro(weight);
     const finite = values.data.map((value) => (Number.isFinite(value) ? value : 0));

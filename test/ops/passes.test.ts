@@ -1,6 +1,6 @@
 /**
  * Ops of one pass behave as if they ran in order: programs of ops that read and write parts of one buffer at random
- * give the same bits in one submission, in one submission an op, and from a plan.
+ * give the same bits in one submission, in one submission per op, and from a plan.
  */
 import fc from "fast-check";
 import { expect, test } from "bun:test";
@@ -11,7 +11,7 @@ import { expectSameBits } from "../support/judge.ts";
 import { forAll } from "../support/property.ts";
 import { Random } from "../support/random.ts";
 
-/** Elements of the buffer that everything happens in, in units of 8. */
+/** The size of the buffer in which everything happens, in units of 8 elements. */
 const units = 160;
 
 /** The kinds of instructions; `at` are the places of an instruction's tensors in the buffer. */

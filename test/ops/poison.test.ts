@@ -1,6 +1,6 @@
 /**
  * NaN and infinity stay where they belong: the reference, given a NaN, tells which results depend on that number. All
- * others keep their bits, whatever the number is.
+ * other results keep their bits, whatever the number is.
  */
 import { expect, test } from "bun:test";
 import { linear } from "../../lib/index.ts";
@@ -43,7 +43,7 @@ const spec: StepSpec = {
   ...plainStep,
   seed: 41,
   ratio: 2,
-  // A key dimension that fills no vector: what pads it must not turn an infinity into NaN elsewhere.
+  // A key dimension that does not fill a vector: its padding must not turn an infinity into NaN elsewhere.
   keyDim: 24,
   valueDim: 8,
   width: 3,
@@ -201,7 +201,7 @@ onEachBackend("NaN and infinity", ({ device }) => {
       const value = copyOf(given.value);
       const at = 2 * 4 * 8 + 3; // token 2, head 0, row 3
       value.data[at] = Infinity;
-      // No correction after it: infinity less infinity would be NaN.
+      // No correction after it: infinity minus infinity would be NaN.
       const beta = {
         shape: given.beta.shape,
         data: given.beta.data.map((b, i) => (i < 3 * 4 ? b + 0.01 : 0)).map(Math.fround),

@@ -1,4 +1,4 @@
-/** Products by a GPU's matrix units: near the sums in order, and alike however rows come together. */
+/** Products by a GPU's matrix units: near the sums in order, and the same however rows are combined. */
 import { describe, expect, test } from "bun:test";
 import { expertLinear, linear } from "../../lib/index.ts";
 import type { FloatDType } from "../../lib/index.ts";

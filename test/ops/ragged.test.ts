@@ -1,4 +1,4 @@
-/** Batches of unequal sequences: none, empty ones, rows of no sequence, and every length around a block's edge. */
+/** Batches of unequal sequences: none, empty ones, rows of no sequence, and all lengths around a block's edge. */
 import { expect, test } from "bun:test";
 import { causalConv1d, gatedDelta, gatedDeltaStep } from "../../lib/index.ts";
 import { causalConv1d as convOf } from "../reference/causal-conv1d.ts";

@@ -1,6 +1,6 @@
 /**
  * A refused call leaves every byte as it was, and the device ready for the next one. Mistakes in arguments
- * are in arguments.test.ts; here backends must see none of them.
+ * are in arguments.test.ts; here, none may reach a backend.
  */
 import { expect, test } from "bun:test";
 import { copySlots, gatedDelta, linear } from "../../lib/index.ts";

@@ -33,7 +33,7 @@ onEachBackend("route", (backend) => {
     test.each([
       [1, 1], [2, 2], [5, 3], [16, 16], [17, 1], [60, 4], [128, 8], [256, 8], [512, 10], [1024, 1024], [4096, 6],
     ])("of %d experts the best %d", (experts, k) => {
-      // So many take an emulated GPU seconds.
+      // This many take an emulated GPU seconds.
       if (experts > 1024 && backend.emulated && format !== "f32") return;
       for (const normalize of [false, true]) {
         const logits = normal(experts, [experts > 1024 ? 1 : 3, experts], format);
@@ -53,7 +53,7 @@ onEachBackend("route", (backend) => {
 
   test("logits that differ are not tied, though their shares are", () => {
     expect([...run(reference([1, 4], [-300, 0, -200, -400]), 4, false).ids]).toEqual([1, 2, 0, 3]);
-    // Shares of 2^-23 more: the same float32.
+    // Shares so close that they are the same float32.
     expect([...run(reference([1, 3], [Math.fround(0.1), Math.fround(0.1 + 2 ** -26), 5]), 3, false).ids]).toEqual([2, 1, 0]);
   });
 
@@ -65,7 +65,7 @@ onEachBackend("route", (backend) => {
     const { ids, weights } = run(reference([5, 5], rows.flat()), 5, true);
     expect([...ids]).toEqual([3, 0, 2, 1, 4, 0, 1, 2, 3, 4, 0, 2, 1, 4, 3, 0, 1, 2, 3, 4, 2, 4, 1, 0, 3]);
     expect(weights.every(Number.isNaN)).toBe(true);
-    // Where there are numbers, -Infinity has no share at all.
+    // If a row has finite numbers, -Infinity gets no share at all.
     const some = run(reference([1, 4], [0, -inf, 0, -inf]), 4, false);
     expect([[...some.ids], [...some.weights]]).toEqual([[0, 2, 1, 3], [0.5, 0.5, 0, 0]]);
   });

@@ -59,7 +59,7 @@ function hazards(): (Slots & { readonly name: string; readonly slots: number })[
   ];
 }
 
-/** A pool with NaN in the slots chosen. */
+/** A pool with NaN in the chosen slots. */
 function withNaN(pool: Reference, slots: readonly number[]): Reference {
   const size = pool.data.length / pool.shape[0]!;
   return reference(

@@ -33,8 +33,8 @@ onEachBackend("gatedDeltaStep", (backend) => {
         { ...formats, state: "f32", out: "f32" },
         { layouts: new Random(spec.seed) },
       );
-      // The reference rounds the convolution's output as the library does, but near a tie to the other neighbour:
-      // with narrow activations single inputs of the recurrence may differ by their last bit.
+      // The reference rounds the convolution's output as the library does, but near a tie it may pick the other neighbour:
+      // with narrow activations, single inputs of the recurrence may differ in their last bit.
       expectReference(`${backend.name} gatedDeltaStep, ${spec.format} inputs`, wide, given, bounds[spec.format]);
       const narrow = runGatedDeltaStep(device, given, formats, { layouts: new Random(spec.seed + 1) });
       expectRounded("out", formats.out, narrow.out, wide.out);
@@ -56,7 +56,7 @@ onEachBackend("gatedDeltaStep", (backend) => {
     const convs = [false, true].flatMap((bias) => (["none", "silu"] as const).map((convActivation) => ({ bias, convActivation })));
     for (let width = 2; width <= 9; width++) {
       for (const [i, conv] of convs.entries()) {
-        // An emulated GPU takes a tenth of a second for each: one norm in turn, so that each pair of options occurs.
+        // An emulated GPU takes a tenth of a second for each: it tests one norm, in turn, so that each pair of options occurs.
         for (const norm of backend.emulated ? [norms[(i + width) % norms.length]!] : norms) {
           const options = { width, ...conv, ...norm };
           const given = buildGatedDeltaStep({ ...plainStep, ...options, seed: width * 16 + i });

@@ -1,4 +1,4 @@
-/** Free strides: any legal layout gives the bits of a contiguous one, and an illegal one is refused by name. */
+/** Free strides: any valid layout gives the bits of a contiguous one, and an invalid one is refused by name. */
 import fc from "fast-check";
 import { expect, test } from "bun:test";
 import { causalConv1d, gatedDelta, gatedRmsNorm, linear } from "../../lib/index.ts";

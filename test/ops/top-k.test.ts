@@ -10,7 +10,7 @@ import { Layouts } from "../support/layouts.ts";
 import { Random } from "../support/random.ts";
 import { runChecked } from "../support/run-ops.ts";
 
-/** Of the kernel's pieces of a row (GDM_TOP_K_THREADS * GDM_TOP_K_EACH). */
+/** The length of the kernel's pieces of a row (GDM_TOP_K_THREADS * GDM_TOP_K_EACH). */
 const piece = 4096;
 
 onEachBackend("topK", (backend) => {

@@ -1,4 +1,4 @@
-/** Options that one backend alone has: the other refuses them by name when the op is encoded. */
+/** Options that only one backend has: the other refuses them by name when the op is encoded. */
 import { expect, test } from "bun:test";
 import { makeOp, soundArguments } from "../support/arguments.ts";
 import { onEachBackend } from "../support/backends.ts";

@@ -1,4 +1,4 @@
-/** Drafts: verified in one pass, and committed up to the first wrong token; and states that a pass keeps on the way. */
+/** Drafts: verified in one pass, and committed up to the first wrong token; and states that a pass stores on the way. */
 import { describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { GatedDeltaNet, StatePool } from "../../lib/index.ts";
@@ -26,7 +26,7 @@ onEachBackend("drafts", ({ device, emulated }) => {
     return [0, 1].flatMap((index) => [pool.state(index), pool.conv(index)].map((tensor) => [...tensor.slice(slot, slot + 1).toFloat32()]));
   };
 
-  /** Takes tokens through both layers; the second gets the first's output. Returns the output. */
+  /** Runs tokens through both layers, the second on the first's output. Returns the output. */
   function advance(pool: StatePool, handles: readonly StateHandle[], lists: readonly (readonly number[])[], checkpoints?: number[][]) {
     const step = pool.step(handles, { checkpoints });
     const out = through(lists, (args) => layers.flatMap((each) => each.forward({ ...args, step })));

@@ -1,4 +1,4 @@
-/** Kernels read nothing beyond the end of a weight, its scales and its biases: here that would end the process. */
+/** Kernels read nothing beyond the end of a weight, its scales and its biases: here, such a read would end the process. */
 import { test } from "bun:test";
 import { expertLinear, linear } from "../../lib/index.ts";
 import type { WeightFormat } from "../../lib/index.ts";
@@ -11,7 +11,7 @@ import { expectSameBits } from "../support/judge.ts";
 import { Layouts, download } from "../support/layouts.ts";
 import { Random } from "../support/random.ts";
 
-/** Of each kernel: one row, a few, tiles, panels. */
+/** Row counts for each kernel: one row, a few, tiles, panels. */
 const rowCounts = [1, 2, 3, 4, 6, 8, 13, 40, 70];
 
 onEachBackend("the end of a weight", ({ device, name }) => {

@@ -1,6 +1,6 @@
 /**
- * Causal attention of one sequence, in float64, by its definition: every score, one softmax over all of them. Attention of
- * grouped heads, norms, partial rotation and gate as in transformers' `Qwen3_5Attention` (modeling_qwen3_5.py).
+ * Causal attention of one sequence, in float64, by its definition: every score, one softmax over all of them. Grouped
+ * heads, norms, partial rotation and gate are as in transformers' `Qwen3_5Attention` (modeling_qwen3_5.py).
  */
 import { dims, reference, sumOfSquares } from "./tensor.ts";
 import type { Reference } from "./tensor.ts";

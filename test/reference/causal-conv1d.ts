@@ -18,7 +18,7 @@ export interface CausalConv1dCase extends BatchOptions {
   readonly activation?: "none" | "silu" | undefined;
 }
 
-/** The op on plain numbers; the new state is the last K - 1 columns of (old state, x). */
+/** The op on plain numbers; the new state is the last K - 1 columns of the old state followed by x. */
 export function causalConv1d(given: CausalConv1dCase): { out: Reference; state: Reference | undefined } {
   const [tokens, channels] = dims(given.x, 2) as [number, number];
   const width = dims(given.weight, 2)[1]!;

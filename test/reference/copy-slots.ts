@@ -1,4 +1,4 @@
-/** Slot `writeSlots[i]` of a pool becomes what slot `readSlots[i]` was before; -1 reads zeros. */
+/** Slot `writeSlots[i]` of a pool gets the previous contents of slot `readSlots[i]`; -1 reads zeros. */
 import { readSlot, writeSlot } from "./batch.ts";
 import { copyOf, sizeOf } from "./tensor.ts";
 import type { Reference } from "./tensor.ts";

@@ -1,4 +1,4 @@
-/** out[t, j, o] = sum over i of x[t, j, i] · weight[ids[t, j], o, i]; zeros where there is no such expert. */
+/** out[t, j, o] = sum over i of x[t, j, i] · weight[ids[t, j], o, i]; zeros if that expert does not exist. */
 import { dims, reference } from "./tensor.ts";
 import type { Reference } from "./tensor.ts";
 

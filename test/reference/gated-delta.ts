@@ -33,7 +33,7 @@ export interface GatedDeltaCase extends GatedDeltaOptions, BatchOptions {
   readonly beta: Reference;
   /** The pool before the op, `[slots, Hv, Dv, Dk]`; not changed. */
   readonly state?: Reference | undefined;
-  /** The contents of `out` before: rows beyond the last sequence keep them. */
+  /** The contents of `out` before the op: rows beyond the last sequence keep them. */
   readonly out?: Reference | undefined;
   /** `[K, n, Hv, Dv, Dk]` before the op: [j] becomes the state after all but j tokens, j below the sequence's length. */
   readonly snapshots?: Reference | undefined;
@@ -50,7 +50,7 @@ export interface GatedDeltaResult {
   readonly snapshots: Reference | undefined;
   /**
    * For each number of `out` and `state`, the sum of the sizes of its summands. If a result is a small
-   * difference of large numbers, no float32 arithmetic can be closer to it than those numbers' own rounding.
+   * difference of large numbers, no float32 arithmetic can be more accurate than the rounding of those numbers.
    */
   readonly sizes: { readonly out: Reference; readonly state: Reference | undefined };
 }
@@ -120,19 +120,19 @@ export function gatedDelta(given: GatedDeltaCase): GatedDeltaResult {
   }
 }
 
-/** A row of a head's state, and what one token does to it. */
+/** A row of a head's state, and one token's operands. */
 interface Row {
   readonly S: Float64Array;
   readonly sizeOfS: Float64Array;
   start: number;
-  /** The decay of all keys, where `gate` does not hold one for each. */
+  /** The decay of all keys, if `gate` does not hold one for each. */
   readonly a: number;
   readonly gate: Float64Array | undefined;
   readonly q: Float64Array;
   readonly k: Float64Array;
 }
 
-/** One token through a row of the state: its output, and the output's size. A function of its own, which is compiled once for all cases. */
+/** One token through a row of the state: its output, and the output's size. A separate function, which is compiled once for all cases. */
 function update({ S, sizeOfS, start, a, gate, q, k }: Row, b: number, v: number): readonly [number, number] {
   const keyDim = k.length;
   let remembered = 0;
@@ -150,7 +150,7 @@ function update({ S, sizeOfS, start, a, gate, q, k }: Row, b: number, v: number)
   let oSize = 0;
   for (let d = 0; d < keyDim; d++) {
     const at = start + d;
-    // An older, larger sum's rounding is still there, as far as it has decayed.
+    // The rounding error of an older, larger sum remains, reduced by the decay.
     const older = sizeOfS[at]! * (gate === undefined ? a : gate[d]!);
     const newer = Math.abs(S[at]!) + deltaSize * Math.abs(k[d]!);
     const size = Math.max(older, newer);

@@ -12,16 +12,16 @@ export interface GateOptions {
   readonly gateForm: GateForm;
   /** `[Hv]`, for the raw forms; `raw-ssm` reads it as ssm_a. */
   readonly aLog?: Reference | undefined;
-  /** `[Hv]`, or `[Hv, Dk]` where the gate is per key dimension. */
+  /** `[Hv]`, or `[Hv, Dk]` if the gate is per key dimension. */
   readonly dtBias?: Reference | undefined;
   /** L of `raw-bounded`, below 0. */
   readonly gateBound?: number | undefined;
-  /** `f32` rounds each decay as the library does: near 1 that costs more than everything after it. */
+  /** `f32` rounds each decay as the library does: near 1, that error exceeds all later ones. */
   readonly decayFormat?: "f64" | "f32" | undefined;
 }
 
 /**
- * The decay of every gate value: `[tokens, Hv]` or `[tokens, Hv, Dk]`, as the gate is.
+ * The decay of every gate value: `[tokens, Hv]` or `[tokens, Hv, Dk]`, like the gate.
  */
 export function decays(gate: Reference, options: GateOptions): Reference {
   const heads = gate.shape[1]!;

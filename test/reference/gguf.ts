@@ -1,5 +1,5 @@
 /**
- * ggml's formats of weights, each element as the float32 number that it stands for: products and differences are rounded one
+ * ggml's formats of weights, each element as the float32 number that it represents: products and differences are rounded one
  * by one. Layouts: ggml's `ggml-common.h`; formulas: `dequantize_row_*` of its `ggml-quants.c`.
  */
 const f = Math.fround;
@@ -23,22 +23,22 @@ function single(upper: number, lower: number): number {
   return new Float32Array(new Uint32Array([upper * 65536 + lower]).buffer)[0]!;
 }
 
-/** Four bits of element i: `span` elements are the low halves of as many bytes, the next `span` their high halves. */
+/** Four bits of element i: `span` elements are the low halves of `span` bytes, the next `span` elements their high halves. */
 function nibble(b: Bytes, at: number, i: number, span: number): number {
   const byte = b[at + Math.floor(i / (2 * span)) * span + (i % span)]!;
   return Math.floor(i / span) % 2 === 0 ? byte & 15 : byte >> 4;
 }
 
-/** Two bits of element i: 128 elements are 32 bytes, 32 elements a pair of bits. */
+/** Two bits of element i: 128 elements occupy 32 bytes, each 32 elements one pair of bits per byte. */
 const pair = (b: Bytes, at: number, i: number): number => (b[at + 32 * (i >> 7) + (i & 31)]! >> (2 * ((i >> 5) & 3))) & 3;
 
-/** One bit of element i of 256: 32 bytes, 32 elements a bit. */
+/** One bit of element i of 256: 32 bytes, each 32 elements one bit per byte. */
 const bit = (b: Bytes, at: number, i: number): number => (b[at + (i & 31)]! >> (i >> 5)) & 1;
 
 /** The fifth bit of element i of 32: four bytes, lowest bit first. */
 const fifth = (b: Bytes, at: number, i: number): number => (b[at + (i >> 3)]! >> (i & 7)) & 1;
 
-/** Scale and minimum j of Q4_K and Q5_K: 6 bits each, of 12 bytes. */
+/** Scale and minimum j of Q4_K and Q5_K: 6 bits each, in 12 bytes. */
 function scaleAndMinimum(b: Bytes, at: number, j: number): [number, number] {
   if (j < 4) return [b[at + j]! & 63, b[at + 4 + j]! & 63];
   const shared = b[at + 4 + j]!;
@@ -51,12 +51,12 @@ function superBlock(b: Bytes, i: number, q: number): number {
   return f(f(f(half(b, 0) * scale) * q) - f(half(b, 2) * minimum));
 }
 
-/** Scale j of Q3_K: the low four bits are halves of 8 bytes, the high two pairs of 4. */
+/** Scale j of Q3_K: the low four bits are halves of 8 bytes, the high two are pairs of bits in 4 bytes. */
 const scaleOfQ3 = (b: Bytes, at: number, j: number): number =>
   nibble(b, at, j, 8) + 16 * ((b[at + 8 + (j & 3)]! >> (2 * (j >> 2))) & 3) - 32;
 
 const table = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
-/** The doubled numbers of e2m1. */
+/** The numbers of e2m1, doubled. */
 const doubled = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
 /** One format: a block's elements and bytes, ggml's number of the type, and element i of a block. */

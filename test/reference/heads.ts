@@ -15,7 +15,7 @@ export function normalised(row: Float64Array, norm: QkNorm, eps: number, scale =
   return mapped(row, (x) => (x / length) * scale);
 }
 
-/** A row is divided by it. */
+/** The divisor of a row. */
 function lengthOf(squares: number, dim: number, norm: QkNorm, eps: number): number {
   switch (norm) {
     case "none":

@@ -1,4 +1,4 @@
-/** int8 activations: rows rounded in groups, and `linear` of them by MLX's weights to the bit. */
+/** int8 activations: rows rounded in groups, and `linear` of them with MLX's weights, to the bit. */
 import type { WeightFormat } from "../../lib/index.ts";
 import { weightLayouts } from "../../lib/native/weight-formats.ts";
 import { microFormats } from "./micro.ts";
@@ -18,7 +18,7 @@ export function groupOf(format: WeightFormat): number {
   return format === "q2_k" || format === "q3_k" || format === "q6_k" ? 16 : 32;
 }
 
-/** The integer nearest to a number, ties to the even one. */
+/** The integer nearest to a number, ties to even. */
 function nearest(x: number): number {
   const below = Math.floor(x);
   const rest = x - below;
@@ -31,7 +31,7 @@ export interface RoundedGroup {
   readonly integers: ArrayLike<number>;
 }
 
-/** A group of float32 numbers. */
+/** Rounds a group of float32 numbers. */
 export function roundGroup(numbers: ArrayLike<number>): RoundedGroup {
   const integers = new Float64Array(numbers.length);
   let most = 0;
@@ -48,7 +48,7 @@ function groupsOf(x: Reference, row: number, group: number): RoundedGroup[] {
   return Array.from({ length: columns / group }, (_, g) => roundGroup(x.data.subarray(row * columns + g * group, row * columns + (g + 1) * group)));
 }
 
-/** The numbers that rounded rows stand for. */
+/** The numbers that rounded rows represent. */
 export function rounded(x: Reference, group: number): Reference {
   const [rows, columns] = dims(x, 2) as [number, number];
   const out = reference([rows, columns]);
@@ -67,24 +67,24 @@ export function fused(a: number, b: number, c: number): number {
   const rest = sum - product;
   const lost = product - (sum - rest) + (c - rest); // sum + lost is exact
   const near = f(sum);
-  // Rounding twice is wrong only where the sum seems to be in the middle of two float32 numbers: near and this one.
+  // Rounding twice is wrong only if the sum seems to be halfway between two float32 numbers: near and this one.
   const other = 2 * sum - near;
   if (lost === 0 || !Number.isFinite(near) || f(other) !== other) return near;
   return lost > 0 ? Math.max(near, other) : Math.min(near, other);
 }
 
-/** `linear` of rounded rows by an affine weight, each product and sum rounded to float32 as the kernels round them. */
+/** `linear` of rounded rows with an affine weight, each product and sum rounded to float32 as the kernels round them. */
 export function int8Affine(x: Reference, { bits, group, words, scales, biases }: Quantised): Float32Array {
   return int8Product(x, words, { bits, group, integer: (number) => number, scale: (at) => scales.data[at]!, bias: (at) => biases.data[at]! });
 }
 
-/** The same by a weight of E2M1: integers are twice as large, scales half as large. */
+/** The same with an E2M1 weight: integers are twice as large, scales half as large. */
 export function int8Micro(x: Reference, { format, words, scales }: Micro): Float32Array {
   const { bits, group, element, scale } = microFormats[format];
   return int8Product(x, words, { bits, group, integer: (number) => 2 * element(number), scale: (at) => f(scale(scales.data[at]!) / 2) });
 }
 
-/** A form of a weight: its integers, and factors by the number of their group. */
+/** A form of a weight: its integers, and its factors by group number. */
 interface Form {
   readonly bits: number;
   readonly group: number;

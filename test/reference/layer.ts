@@ -17,14 +17,14 @@ export interface LayerConfig {
   readonly valueDim: number;
   readonly normEps: number;
   readonly outputGate: "silu" | "sigmoid";
-  /** A decay a head unless it is `key`: one a key dimension. */
+  /** One decay per head, or one per key dimension if it is `key`. */
   readonly gateDims?: "head" | "key";
   /** L of bounded decays. */
   readonly gateBound?: number | undefined;
   readonly betaForm?: "sigmoid" | "2-sigmoid";
 }
 
-/** Everything before the convolution, where the two families have nothing in common. */
+/** Everything before the convolution, in which the two families have nothing in common. */
 export interface Projected {
   /** `[tokens, 2 Hk Dk + Hv Dv]`, query | key | value */
   readonly qkv: Reference;
@@ -32,11 +32,11 @@ export interface Projected {
   readonly z: Reference;
   /** `[tokens, Hv]` */
   readonly b: Reference;
-  /** `[tokens, Hv]`, or `[tokens, Hv Dk]` where each key dimension has its gate */
+  /** `[tokens, Hv]`, or `[tokens, Hv Dk]` if each key dimension has its own gate */
   readonly a: Reference;
 }
 
-/** Reads a weight by its name behind `linear_attn.`. */
+/** Reads a weight by its name after `linear_attn.`. */
 export type Weights = (name: string) => Reference;
 
 /** Qwen3.5: four projections. */

@@ -1,12 +1,12 @@
 /**
- * MLX's micro-scaled forms, each element as the float32 number that it stands for. Formats: `mx.quantize` of Apple's MLX, and the
- * Open Compute Project's "Microscaling Formats (MX)" for E2M1, E4M3 and E8M0; of the last MLX reads 255 as infinity.
+ * MLX's micro-scaled forms, each element as the float32 number that it represents. Formats: `mx.quantize` of Apple's MLX, and the
+ * Open Compute Project's "Microscaling Formats (MX)" for E2M1, E4M3 and E8M0; MLX reads an E8M0 of 255 as infinity.
  */
 import { unpack } from "./quantised.ts";
 import { dims, reference } from "./tensor.ts";
 import type { Reference } from "./tensor.ts";
 
-/** A float of a sign, some bits of exponent, and the rest. */
+/** A float with a sign, some exponent bits, and the rest as fraction. */
 function small(bits: number, exponentBits: number, fractionBits: number, bias: number): number {
   const fraction = bits % 2 ** fractionBits;
   const exponent = Math.floor(bits / 2 ** fractionBits) % 2 ** exponentBits;
@@ -18,7 +18,7 @@ const e2m1 = (bits: number): number => small(bits, 2, 1, 1);
 const e4m3 = (bits: number): number => (bits % 128 === 127 ? NaN : small(bits, 4, 3, 7));
 const e8m0 = (bits: number): number => (bits === 255 ? Infinity : 2 ** (bits - 127));
 
-/** One form: bits of an element, elements of a group, and the numbers of both. */
+/** Each form: bits per element, elements per group, and the numbers that an element and a scale represent. */
 export const microFormats = {
   mxfp4: { bits: 4, group: 32, element: e2m1, scale: e8m0 },
   mxfp8: { bits: 8, group: 32, element: e4m3, scale: e8m0 },

@@ -1,6 +1,6 @@
 /**
  * The rounding of a number that is stored in a narrow format. Written with arithmetic on values, whereas the library works on
- * bits, so that both cannot have the same mistake.
+ * bits, so that the two are unlikely to share a mistake.
  */
 import { map } from "./tensor.ts";
 import type { Reference } from "./tensor.ts";
@@ -14,7 +14,7 @@ const formats: { readonly [F in Format]: { readonly fractionBits: number; readon
   bf16: { fractionBits: 7, least: -126, most: 127 },
 };
 
-/** Powers of two, which a format's exponents and steps are, from the 200th negative one on: looked up, since computing them takes most of the time. */
+/** The powers of two from 2^-200, for formats' exponents and steps: a table, since computing them would take most of the time. */
 const powers = Float64Array.from({ length: 400 }, (_, i) => 2 ** (i - 200));
 const power = (exponent: number): number => powers[exponent + 200]!;
 
@@ -24,7 +24,7 @@ export function round(format: Format, x: number): number {
   const { fractionBits, least, most } = formats[format];
   const magnitude = Math.abs(x);
   let exponent = Math.min(Math.max(Math.floor(Math.log2(magnitude)), least), most);
-  // The logarithm of a number just below a power of two can come out as that power's.
+  // The computed logarithm of a number just below a power of two can be that of the power itself.
   if (exponent > least && power(exponent) > magnitude) exponent--;
   if (exponent < most && power(exponent + 1) <= magnitude) exponent++;
   const step = power(exponent - fractionBits);

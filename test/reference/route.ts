@@ -10,7 +10,7 @@ export function route(logits: Reference, k: number, normalize: boolean): { reado
   for (let t = 0; t < tokens; t++) {
     const row = logits.data.subarray(t * experts, (t + 1) * experts);
     const order = [...row.keys()].sort((a, b) => compare(row[a]!, row[b]!) || a - b).slice(0, k);
-    const most = Math.max(...row); // NaN where the row has one
+    const most = Math.max(...row); // NaN if the row has one
     const sum = row.reduce((total, value) => total + Math.exp(value - most), 0);
     const shares = order.map((id) => Math.exp(row[id]! - most) / sum);
     const total = normalize ? shares.reduce((a, b) => a + b, 0) : 1;

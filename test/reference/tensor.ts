@@ -1,4 +1,4 @@
-/** Plain float64 numbers with a shape: all that the reference knows of tensors. Row-major, last index fastest. */
+/** Plain float64 numbers with a shape: all that the reference needs of tensors. Row-major, last index fastest. */
 export interface Reference {
   readonly shape: readonly number[];
   readonly data: Float64Array<ArrayBuffer>;
@@ -33,7 +33,7 @@ export function map(tensor: Reference, change: (value: number) => number): Refer
   return { shape: tensor.shape, data: mapped(tensor.data, change) };
 }
 
-/** Like `data.map(change)`, which takes several times as long: JavaScriptCore compiles the loop, and calls `change` from native code in a typed array's own `map`. */
+/** Like `data.map(change)`, but several times as fast: JavaScriptCore compiles the loop; a typed array's `map` is native code. */
 export function mapped(data: Float64Array, change: (value: number) => number): Float64Array<ArrayBuffer> {
   const out = new Float64Array(data.length);
   for (let i = 0; i < data.length; i++) out[i] = change(data[i]!);

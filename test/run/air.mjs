@@ -1,12 +1,12 @@
 // `node test/run/air.mjs FILE.ll...`: which hot kernels keep a local array in memory. The files are what Apple's compiler
 // makes of the shaders (`xcrun metal -S -emit-llvm`). Arrays of these kernels should be registers: a remaining `alloca`
-// is one that the compiler could not take apart, which costs a kernel its speed, and matrices their contents.
+// is an array that the compiler could not split, which costs a kernel its speed, and matrices their contents.
 import { readFileSync, realpathSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
 const hot = /^gd_(decode|prefill|step|project|conv|norm|rms_norm|attention)/;
 
-/** Hot kernels with an `alloca`, in order, each with its first one. Throws if the text has no hot kernel at all. */
+/** Hot kernels with an `alloca`, in order, each with its first `alloca`. Throws if the text has no hot kernel at all. */
 export function allocas(text) {
   const found = [];
   let kernel = null;

@@ -1,6 +1,6 @@
-// How many tests a runner's output says have passed and failed.
+// The numbers of passed and failed tests according to a runner's output.
 
-/** Swift Testing's xunit file: one <testsuite> whose attributes count. Null when it holds no count. */
+/** Swift Testing's xunit file: one <testsuite> whose attributes are the counts. Null if it has no count. */
 export function countXunit(text) {
   let found = false;
   let tests = 0;
@@ -13,7 +13,7 @@ export function countXunit(text) {
     failed += attribute("failures") + attribute("errors");
     skipped += attribute("skipped");
   }
-  // One test can fail several times: its failures are issues there.
+  // One test can fail several times: its failures are recorded as issues.
   failed = Math.min(failed, tests);
   return found ? { passed: tests - failed - skipped, failed } : null;
 }
@@ -22,7 +22,7 @@ export function countXunit(text) {
 export function countSwiftTesting(text) {
   const run = [...text.matchAll(/Test run with (\d+) tests?.* (passed|failed) after/g)].at(-1);
   if (run === undefined) return null;
-  // "Test name() failed after …" and `Test "name" failed after …`; a suite's line counts its tests' issues once more.
+  // "Test name() failed after …" and `Test "name" failed after …`; a suite's line counts its tests' issues again.
   const failed = run[2] === "passed" ? 0 : Math.max(1, [...text.matchAll(/^\S+ +Test (?!run with).* failed after /gm)].length);
   return { passed: Math.max(0, Number(run[1]) - failed), failed };
 }
@@ -38,7 +38,7 @@ export function countBun(text) {
 
 /**
  * The counts of a runner: its own numbers, and one more failure if it ended badly without reporting any (a crash, a
- * timeout, no tests at all: tests that are skipped by name are some).
+ * timeout, no tests at all: skipped tests count as tests).
  */
 export function settle(counted, code) {
   const { passed, failed, skipped = 0 } = counted ?? { passed: 0, failed: 0 };

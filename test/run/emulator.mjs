@@ -9,13 +9,13 @@ import { rootFolder } from "../../swift/scripts/root.mjs";
 import { setUp } from "../../swift/scripts/steps.mjs";
 import { clangOf } from "../../swift/scripts/swift.mjs";
 
-/** The environment in which the translator finds the toolchain's clang, unless one is named already. */
+/** An environment in which the translator finds the toolchain's clang, unless a clang is named already. */
 export function emulatorEnvironment(toolchain) {
   const clang = clangOf(toolchain);
   return { ...(clang === null ? {} : { GATED_DELTA_CLANG: clang }), ...process.env };
 }
 
-/** Builds .build/emulator/libGatedDeltaShaders.so, which takes minutes the first time, and shows how far it is; `show` gets every other line. */
+/** Builds .build/emulator/libGatedDeltaShaders.so, for minutes the first time, and shows progress; `show` gets every other line. */
 export function buildEmulator({ root, bun, toolchain }, show) {
   const shaders = readdirSync(join(root, "shaders")).filter((name) => name.endsWith(".metal")).sort().map((name) => `shaders/${name}`);
   const steps = stepsOf();

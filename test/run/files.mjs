@@ -1,16 +1,16 @@
-// The files of `bun test`, each in a process of its own, as many at a time as there are processors. A file's output is shown
-// in one piece when it ends, so that the lines of two files never mix, and a file that crashes or hangs is one failure.
+// The files of `bun test`, each in its own process, as many at a time as there are processors. A file's output is shown
+// in one piece when it ends, so the lines of two files never mix, and a file that crashes or hangs is one failure.
 import { readdirSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join, relative } from "node:path";
 import { run } from "../../swift/scripts/exec.mjs";
 import { countBun, settle } from "./counts.mjs";
 
-/** Each test has five minutes (a busy machine is no reason to fail) unless it asks for more; a file that takes this long hangs. */
+/** Each test has five minutes (a busy machine is no reason to fail) unless it sets its own limit; a file that exceeds its limit hangs. */
 const testTimeout = 300_000;
 const fileTimeout = 30 * 60_000;
 
-/** The slowest files begin first, so that none is left alone at the end. */
+/** The slowest files start first, so that none runs alone at the end. */
 const slow = [
   "ops/instruction-sets", "verify-models", "ops/lane-orders", "emulator/sanitizers", "ops/ggml-tables", "model/mapped-weights", "cli", "ops/products", "model/constraints", "session-schedules",
   "model-schedules", "cpu-bits", "ops/int8", "server/load", "ops/call-splits", "state-workers", "workers-end", "ops/gated-delta", "ops/verification", "ops/attention-bits", "emulator/planted",
@@ -19,7 +19,7 @@ const slow = [
 
 /**
  * The settings of the ops' tests on an emulated GPU, unless others are given: lanes and the terms of a matrix product in another order
- * than in the tests of layers and models, and subnormal numbers that are zero in arithmetic and kept by moves, as on Apple's GPUs.
+ * than in the tests of layers and models, and subnormal numbers that are zero in arithmetic but survive moves, as on Apple's GPUs.
  */
 const emulation = { GATED_DELTA_EMULATOR_ORDER: "reverse", GATED_DELTA_EMULATOR_SUBNORMALS: "flush", GATED_DELTA_EMULATOR_MATRIX: "pairwise" };
 
@@ -44,13 +44,13 @@ export function testFiles(root) {
   return files.sort((a, b) => place(a) - place(b) || (a < b ? -1 : 1));
 }
 
-/** Lines about the process and not about its file: its version, and how many files it ran. */
+/** Lines about the process rather than its file: the version, and the number of files run. */
 const isFrame = (line) => /^bun test v|^Ran \d+ tests? across/.test(line);
 
 /**
- * Runs `files` of `root`, `lanes` at a time, in their order. `show` gets the lines of one file after the other. Returns the sum, and as
- * `failures` the lines that name what failed. One of several lanes begins when the promise of `lateLane` has settled, which something else
- * needs a processor for.
+ * Runs `files` of `root`, `lanes` at a time, in their order. `show` gets the lines of one file after the other. Returns the sums, and in
+ * `failures` the lines that name the failures. One of several lanes starts only when the promise `lateLane` has settled; until then,
+ * other work needs its processor.
  */
 export async function runTestFiles({ root, bun, env }, files, show, { lanes = availableParallelism(), limit = fileTimeout, lateLane } = {}) {
   const sum = { passed: 0, failed: 0, failures: [] };
@@ -58,7 +58,7 @@ export async function runTestFiles({ root, bun, env }, files, show, { lanes = av
   const lane = async (_, number) => {
     if (number > 0 && number === lanes - 1) await lateLane?.().catch(() => {});
     for (let file = waiting.shift(); file !== undefined; file = waiting.shift()) {
-      // With "./" it is a path; without, a pattern that other files may fit too.
+      // With "./" it is a path; without, a pattern that other files may match too.
       const { code, text, overtime } = await run(bun, ["test", `--timeout=${testTimeout}`, `./${file}`], { cwd: root, env: environmentOf(file, env), limit });
       const { passed, failed } = settle(countBun(text), code);
       sum.passed += passed;

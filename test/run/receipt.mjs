@@ -1,5 +1,5 @@
-// The receipt of a test run on a Mac: the chip, the system, the commit and what every runner counted. It is the evidence
-// that the kernels have run on a real GPU, so it says which device ran them, or why none did.
+// The receipt of a test run on a Mac: the chip, the system, the commit and every runner's counts. It is the evidence
+// that the kernels have run on a real GPU, so it names the device that ran them, or the reason why none did.
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { quick, run } from "../../swift/scripts/exec.mjs";
@@ -60,7 +60,7 @@ export function receipt({ changes, devices, ...facts }, results) {
   };
 }
 
-/** "apple-m2-pro-2026-11-20-1a2b3c4d.json": a run of the same day, chip and commit takes the place of the one before. */
+/** "apple-m2-pro-2026-11-20-1a2b3c4d.json": a run with the same day, chip and commit replaces the previous one. */
 export function receiptName({ chip, date, commit }) {
   const plain = chip.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "");
   return `${plain}-${date.slice(0, 10)}-${commit.slice(0, 8)}.json`;

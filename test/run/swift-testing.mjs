@@ -1,4 +1,4 @@
-// Where Swift Testing is. Xcode's `swift test` knows; that of Apple's command line tools alone does not.
+// Finds Swift Testing. Xcode's `swift test` knows where it is; that of Apple's command line tools alone does not.
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { quick } from "../../swift/scripts/exec.mjs";
@@ -10,7 +10,7 @@ function thisSystem(toolchain) {
 }
 
 /**
- * The flags of `swift test`: `{flags}`, or `{problem}` where there is no Testing to run with. Only Apple's command
+ * The flags of `swift test`: `{flags}`, or `{problem}` if Testing is missing. Only Apple's command
  * line tools need any: the framework's folder, a run path to it and one to the library that it loads, and its macros.
  */
 export function testingFlags(system) {
@@ -27,7 +27,7 @@ export function testingFlags(system) {
     flags: [
       ...swiftc("-F", frameworks, "-plugin-path", join(developer, "usr/lib/swift/host/plugins/testing")),
       ...linker("-rpath", frameworks, "-rpath", join(developer, "Library/Developer/usr/lib")),
-      // XCTest is Xcode's.
+      // XCTest comes with Xcode.
       "--disable-xctest",
     ],
   };

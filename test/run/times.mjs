@@ -1,23 +1,23 @@
-// How long `npm test` takes: the time of its last whole run here, else an estimate from the number of cores.
+// The duration of `npm test`: the time of its last complete run here, else an estimate from the number of cores.
 import { join } from "node:path";
 import { readStamp, writeStamp } from "../../swift/scripts/stamp.mjs";
 
 const file = (root) => join(root, ".build", "test-times.json");
 
-/** Minutes of one core of a current server processor for all tests, and of the whole machine for the emulated kernels, two compilers at a time. */
+/** Minutes of a current server processor's core for all tests, and of the whole machine for the emulated kernels (two compilers). */
 const testMinutes = 20;
 const kernelMinutes = 3;
 
-/** Seconds as text, in minutes from one on. */
+/** Seconds as text, in minutes from one minute on. */
 const duration = (seconds) => (seconds < 60 ? `${seconds} s` : `${Math.round(seconds / 60)} min`);
 
-/** Seconds of each runner in the last whole run on as many cores, and of `all`; null if there was none. */
+/** Seconds of each runner in the last complete run on this number of cores, and of `all`; null if none was recorded. */
 export function lastTimes(root, cores) {
   const record = readStamp(file(root));
   return record?.cores === cores && typeof record.seconds?.all === "number" ? record.seconds : null;
 }
 
-/** Writes down a whole run's results, [{ name, seconds }], and how long all of it took: some run at the same time. */
+/** Records a complete run's results, [{ name, seconds }], and its total time: some runners run at the same time. */
 export function keepTimes(root, cores, results, all) {
   writeStamp(file(root), { cores, seconds: { ...Object.fromEntries(results.map(({ name, seconds }) => [name, seconds])), all } });
 }

@@ -33,7 +33,7 @@ afterAll(async () => {
 
 const inText = (text: string) => [{ type: "input_text", text }];
 
-/** A request as Codex sends it to a provider of its configuration. */
+/** A request as Codex sends it to a provider in its configuration. */
 const codexRequest = (input: readonly object[]) => ({
   model: "local-model",
   instructions: "You are a coding agent running in the Codex CLI, a terminal-based coding assistant.",
@@ -77,7 +77,7 @@ test("Codex: free-form tools, tools of namespaces and later instructions", async
       const ofCall = events.filter(({ type }) => type.startsWith("response.custom_tool_call_input"));
       expect(ofCall.map(({ type, delta, input: whole }) => [type, delta ?? whole])).toEqual([["response.custom_tool_call_input.delta", patch], ["response.custom_tool_call_input.done", patch]]);
     } else expect(usage.input_tokens_details.cached_tokens).toBeGreaterThan(0.5 * usage.input_tokens);
-    // It gives items back less their identifiers, and thoughts sealed.
+    // Codex sends items back without their identifiers, and thoughts sealed.
     for (const { id: _, content, status, ...item } of output) {
       if (item.type === "message") input.push({ ...item, content: [{ type: "output_text", text: content[0].text }] });
       else input.push(item.type === "custom_tool_call" ? { ...item, status } : item);

@@ -29,7 +29,7 @@ afterAll(async () => {
 const clientOf = ({ url }: TestServer) => new OpenAI({ baseURL: new URL("/v1", url).href, apiKey: "none", maxRetries: 0 });
 const tools = toolNames.map((name) => ({ type: "function" as const, function: { name, description: `The ${name} of a lake`, parameters: lakeParameters } }));
 const hello = [{ role: "user" as const, content: "Hello" }];
-/** The text that a session of its own gives. */
+/** The text that a separate session gives. */
 const alone = async (messages: readonly { role: string; content: string }[], options: object) => {
   using session = tiny.session().chat(messages, { specialTokens: "text" });
   return await session.complete({ sampling: "model", ...options });
@@ -39,7 +39,7 @@ describe("the openai client", () => {
   test.each([true, false])("runs a loop of tools to its end, streamed: %p", async (stream) => {
     const client = clientOf(lakes);
     const messages: OpenAI.ChatCompletionMessageParam[] = [{ role: "user", content: "Which is deeper, Baikal or Superior?" }];
-    const seen: unknown[] = []; // the client keeps the last piece alone of what it does not know, such as thoughts
+    const seen: unknown[] = []; // of members that it does not know, such as thoughts, the client keeps only the last piece
     for (let turn = 0; turn < 3; turn++) {
       const body = { model: "any", messages, tools, max_completion_tokens: 400 };
       const completion = stream ? await client.chat.completions.stream({ ...body, stream_options: { include_usage: true } }).finalChatCompletion() : await client.chat.completions.create(body);
@@ -48,7 +48,7 @@ describe("the openai client", () => {
       seen.push([stream ? undefined : thoughts, message.content, message.tool_calls?.map((one) => one.type === "function" && [one.function.name, one.function.arguments]), reason]);
       expect(completion.usage!.total_tokens).toBe(completion.usage!.prompt_tokens + completion.usage!.completion_tokens);
       expect(completion.usage!.completion_tokens_details!.reasoning_tokens).toBeGreaterThan(0);
-      // After the first turn of either test the prompts are known, up to their last token or the last kept position.
+      // After the first turn of either test, the prompts are known up to their last token or the last kept position.
       if (turn > 0) expect(completion.usage!.prompt_tokens_details!.cached_tokens).toBeGreaterThan(0);
       messages.push(message);
       for (const one of message.tool_calls ?? []) {
@@ -112,7 +112,7 @@ describe("the openai client", () => {
     const named = await client.chat.completions.create({ ...body, tool_choice: { type: "function", function: { name: "area" } }, seed: 1 });
     const [call] = named.choices[0]!.message.tool_calls ?? [];
     if (named.choices[0]!.finish_reason === "tool_calls") expect(call).toMatchObject({ function: { name: "area" } });
-    else expect(named.choices[0]!.finish_reason).toBe("length"); // a text of the model's has no end here
+    else expect(named.choices[0]!.finish_reason).toBe("length"); // the model's text has no end here
     const one = await client.chat.completions.create({ model: "any", messages: body.messages, tools, parallel_tool_calls: false });
     expect(one.choices[0]!.message.tool_calls!.map((each) => each.type === "function" && each.function.arguments)).toEqual(['{"lake": "Baikal"}']);
     expect(one.choices[0]!.finish_reason).toBe("tool_calls");
@@ -130,7 +130,7 @@ describe("the openai client", () => {
     expect(JSON.parse(value.choices[0]!.message.content!)).toEqual({ deep: expect.any(Boolean) });
     const required = await client.chat.completions.create({ ...body, tool_choice: { type: "function", function: { name: "area" } } });
     if (required.choices[0]!.finish_reason === "tool_calls") expect(required.choices[0]!.message.tool_calls).toMatchObject([{ function: { name: "area" } }]);
-    else expect(required.choices[0]!.finish_reason).toBe("length"); // a text of the model's has no end here
+    else expect(required.choices[0]!.finish_reason).toBe("length"); // the model's text has no end here
     // A template without calls leaves the value alone.
     await using plain = serve(await openReciter(device, { answers: { 2: "Well." }, template: plainTemplate, tokens: "other" }));
     const plainValue = await clientOf(plain).chat.completions.create(body);

@@ -1,4 +1,4 @@
-/** The common parts of a server's APIs: keys, limits, clients that leave, the end, the log. */
+/** The common parts of a server's APIs: keys, limits, clients that leave, the shutdown, the log. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { once } from "node:events";
 import { cpSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
@@ -24,9 +24,9 @@ beforeAll(async () => {
 afterAll(() => device.close());
 
 const hello = [{ role: "user", content: "Hello" }];
-/** Says nothing that ends the answer. */
+/** A request whose answer contains no token that ends it. */
 const long = { messages: hello, stream: true, logit_bias: {} as Record<string, number> };
-/** More than a client's and a server's buffers hold. */
+/** A request whose answer is longer than a client's and a server's buffers hold. */
 const slow = { ...long, max_tokens: 4000, n: 8, logprobs: true, top_logprobs: 20 };
 beforeAll(() => {
   for (const token of tiny.config.eosTokens) long.logit_bias[token] = -100;

@@ -1,4 +1,4 @@
-/** Requests with too much of something: each is refused by its name before it is work. */
+/** Requests with too much of something: each is refused before it causes work, and the error names the excess. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { LanguageModel, tinyModel } from "../../lib/model.ts";
 import { excessOf, mostNested } from "../../lib/server/json-nesting.ts";

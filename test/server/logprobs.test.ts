@@ -1,4 +1,4 @@
-/** The names, bytes and places of tokens with probabilities, where characters are of several tokens. */
+/** The names, bytes and places of tokens with probabilities, where characters consist of several tokens. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { LanguageModel, tinyModel } from "../../lib/model.ts";
 import { tokenBytes } from "../../lib/model/text/tokenizer.ts";
@@ -35,7 +35,7 @@ test("completions name half characters by their bytes, and tell where each token
   expect(tokens.join("")).not.toContain("\ufffd");
   const bytes = tokens.map((token) => bytesOf(token, "bytes:"));
   expect(Buffer.from(bytes.flat()).toString()).toBe(text);
-  /** The place of the character that each byte is in. */
+  /** The place of the character that each byte belongs to. */
   const characters = [...text].flatMap((character, i) => Array<number>(Buffer.byteLength(character)).fill(i));
   expect(offsets).toEqual(bytes.map((_, i) => characters[bytes.slice(0, i).flat().length]!));
   const streamed = await eventsOf(await server.send("/v1/completions", { ...body, stream: true }));

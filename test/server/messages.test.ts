@@ -110,7 +110,7 @@ test("settings are those of a session, and a form is kept to", async () => {
   const client = clientOf(server);
   using session = tiny.session().chat(hello, { specialTokens: "text", variables: { enable_thinking: false } });
   const expected = await session.complete({ sampling: "model", temperature: 0, maxTokens: 12 });
-  const coldest = { temperature: 0 }; // an option that its types leave out
+  const coldest = { temperature: 0 }; // an option that the client's types leave out
   const answer = await client.messages.create({ model: "tiny", max_tokens: 12, messages: hello, ...coldest });
   expect(answer.content.map((block) => block.type === "text" && block.text).join("")).toBe(expected.text);
   expect([answer.model, answer.usage.output_tokens]).toEqual(["tiny", expected.tokens.length]);
@@ -168,7 +168,7 @@ describe("failures", () => {
 });
 
 describe("Claude Code", () => {
-  /** A request in its form, which changes the header in its system prompt each time. */
+  /** A request in the form of Claude Code, which changes the header in its system prompt each time. */
   const requestOf = (turn: number, messages: object[]) => ({
     model: "claude-sonnet-4-5",
     system: [

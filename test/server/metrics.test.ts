@@ -1,4 +1,4 @@
-/** `GET /metrics`: vLLM's names that routers read, and the server's own. */
+/** `GET /metrics`: vLLM's names, which routers read, and the server's own. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { join } from "node:path";
 import { LanguageModel, tinyModel } from "../../lib/model.ts";
@@ -24,7 +24,7 @@ interface Sample {
   readonly value: number;
 }
 
-/** The samples of a page in Prometheus' text form, each of a meter that has its help and type before it. */
+/** The samples of a page in Prometheus' text format, each of a metric whose help and type come before it. */
 async function samplesOf(server: TestServer, init: RequestInit = {}): Promise<Sample[]> {
   const response = await server.send("/metrics", undefined, init);
   expect([response.status, response.headers.get("content-type")]).toEqual([200, "text/plain; version=0.0.4; charset=utf-8"]);

@@ -1,4 +1,4 @@
-// `npm run test:page`: the server's page in headless Chromium, which is fetched where there is none.
+// `npm run test:page`: the server's page in headless Chromium, which is fetched if there is none.
 import { join } from "node:path";
 import { findChromium } from "../../docs/test/chromium.mjs";
 import { run } from "../../swift/scripts/exec.mjs";

@@ -1,4 +1,4 @@
-/** The page at `/`: its policy, and, where there is a Chromium, a conversation on it. `npm run test:page` gets one. */
+/** The page at `/`: its policy, and a conversation on it if there is a Chromium. `npm run test:page` fetches one. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { createHash } from "node:crypto";
 import { LanguageModel, tinyModel } from "../../lib/model.ts";

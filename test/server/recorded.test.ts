@@ -1,6 +1,6 @@
 /**
- * Requests that agents sent, in `recorded`: conversations of three turns with calls of tools. Their members, headers and items are as
- * they came; texts, schemas and identifiers are short ones.
+ * Requests that agents sent, in `recorded`: conversations of three turns with tool calls. Their members, headers and items are as
+ * they came; texts, schemas and identifiers were replaced by short ones.
  */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
@@ -116,7 +116,7 @@ test.each(Object.keys(agents))("%s: its turns are answered, and the model reads 
     turns.push(said(await eventsOf(response)));
   }
   expect(turns.map(({ reasoning, text }) => [reasoning, text])).toEqual(requests.map(() => ["I think.", "Well."]));
-  // Each turn reads its new messages alone.
+  // Each turn reads only its new messages.
   for (const [i, { cached }] of turns.entries()) expect(cached >= (i === 0 ? 0 : turns[i - 1]!.prompt - 16)).toBe(true);
   using session = model.session().chat([...messages], { specialTokens: "text", tools: tools.flatMap(functions) });
   expect(turns.at(-1)!.prompt).toBe(session.length);

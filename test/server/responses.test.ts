@@ -21,7 +21,7 @@ let server: TestServer;
 let lakes: TestServer;
 beforeAll(async () => {
   tiny = await LanguageModel.load(device, tinyModel, { states: 12, pages: 128 });
-  // Codex sends instructions, so that its prompts have one beginning more.
+  // Codex sends instructions, so that its prompts begin with one more message.
   const answers = { ...lakeAnswers, 4: lakeAnswers[3], 6: lakeAnswers[5], 8: lakeAnswers[7] };
   reciter = await openReciter(device, { answers, template: thinkingTemplate, tokens: "other" }, { states: 12 });
   server = serve(tiny, { name: "tiny" });

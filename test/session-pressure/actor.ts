@@ -1,4 +1,4 @@
-/** One session of a schedule, and its random program, which runs while those of others do. */
+/** One session of a schedule, and its random program, which runs while others' programs do. */
 import { join } from "node:path";
 import { GatedDeltaError } from "../../lib/errors.ts";
 import { Session } from "../../lib/model.ts";
@@ -12,7 +12,7 @@ import type { Beginning, Request } from "./request.ts";
 /** The situation when a request begins. */
 interface Before {
   readonly read: number;
-  /** Requests that are not over. */
+  /** The number of requests that are not over. */
   readonly others: number;
   /** The number of earlier requests. */
   readonly begun: number;
@@ -36,7 +36,7 @@ export class Actor {
     this.tokens = [...tokens];
   }
 
-  /** A session of a text that may begin as others do. */
+  /** A session with a text that may begin as others do. */
   static begin(situation: Situation, name: string, random: Random): Actor {
     const { pressed: { model, longest } } = situation;
     const options: SessionOptions = {
@@ -55,7 +55,7 @@ export class Actor {
     return new Actor(situation, name, random, options, session, tokens);
   }
 
-  /** Does `count` actions. Afterwards the session is disposed of, or idle until the schedule ends. */
+  /** Does `count` actions. Then the session is disposed of, or idle until the schedule ends. */
   async run(count: number): Promise<void> {
     const { random } = this;
     if (random.below(2) === 0) await this.in.watch.pause(random.below(20));
@@ -82,7 +82,7 @@ export class Actor {
     else await this.in.watch.pause(1 + random.below(30));
   }
 
-  /** Expects the session to have the right tokens. */
+  /** Throws unless the session has the right tokens. */
   expectTokens(): void {
     const { session } = this;
     const tokens = plain(this.tokens);
@@ -92,14 +92,14 @@ export class Actor {
 
   append(): void {
     const more = this.in.anyTokens(this.random, 1 + this.random.below(8));
-    // Only some texts are above the capacity and refused.
+    // Only some texts exceed the capacity and are refused.
     if (this.tokens.length + more.length > this.in.pressed.longest && this.random.below(6) > 0) return;
     this.session.append(more);
     this.tokens.push(...more);
     this.in.note(this.name, `has ${this.tokens.length} tokens, ${more.length} of them new`);
   }
 
-  /** Another session continues from here by itself. Between two steps of this one a fork never fails. */
+  /** Another session continues from here by itself. Between two steps of this one, a fork never fails. */
   fork(): void {
     if (!this.in.more()) return;
     const name = this.in.newName();
@@ -152,9 +152,9 @@ export class Actor {
   /**
    * Does work that takes steps of the model.
    *
-   * @param room how many tokens the session needs memory for at least.
+   * @param room the least number of tokens that the session needs memory for.
    * @param onRequest called with the request when it is made.
-   * @returns undefined if it ended early, as it may.
+   * @returns undefined if it ended early, which is allowed.
    */
   async asking<T>(what: string, run: () => Promise<T>, exempt: boolean, room = 0, onRequest: (request: Request) => void = () => {}): Promise<{ readonly value: T } | undefined> {
     const { watch } = this.in;
@@ -176,7 +176,7 @@ export class Actor {
     }
   }
 
-  /** The text whose beginning others may be reading. */
+  /** The text whose beginning other sessions may be reading. */
   get beginning(): Beginning | undefined {
     const { cache, salt = "" } = this.options;
     return cache === undefined ? undefined : { tokens: [...this.tokens], salt, step: this.in.cacheStep };
@@ -198,7 +198,7 @@ export class Actor {
       return this.in.count("refused above the capacity");
     }
     if (this.options.whenFull !== "error") throw new Error(`${this.name} fails for memory, and was to wait`, { cause: error });
-    // Idle sessions give way to it; those at work and the caller's sequences do not.
+    // Idle sessions give way to the request; those at work and the caller's sequences do not.
     if (before.others === 0 && watch.begun === before.begun && this.in.held === 0) throw new Error(`${this.name} fails for memory that no request uses`, { cause: error });
     this.in.count("refused while others are at work");
   }

@@ -13,7 +13,7 @@ const mostStepsToEnd = 2;
 /** How a request ends, which may be before it has all its tokens. */
 type Fate = "ends" | "left" | "returned" | "aborted" | "disposed";
 
-/** A signal that is aborted at some time, or never. Call `request` with the request that it ends. */
+/** A signal that is aborted at some point, or never. Call `request` with the request that it ends. */
 export function aborting(actor: Actor): { readonly signal: AbortSignal; readonly request: (request: Request) => void } {
   const controller = new AbortController();
   const aborts = actor.random.below(5) === 0;
@@ -24,7 +24,7 @@ export function aborting(actor: Actor): { readonly signal: AbortSignal; readonly
   return { signal: controller.signal, request };
 }
 
-/** Ends a request after some steps; fails if it then still waits for steps of others. */
+/** Ends a request after some steps; fails if it then still waits for steps of other requests. */
 async function endLater({ in: { watch, pressed: { model }, failed } }: Actor, request: Request, steps: number, end: () => void): Promise<void> {
   await watch.pause(steps);
   if (!watch.has(request)) return;
@@ -41,11 +41,11 @@ export class Answer {
   readonly #of: Actor;
   readonly #options: GenerateOptions;
   readonly #fate: Fate;
-  /** The number of tokens or steps after which it ends in this way. */
+  /** The number of tokens or steps after which the request ends in this way. */
   readonly #after: number;
-  /** How the consumer takes pieces. */
+  /** The pace at which the consumer takes pieces. */
   readonly #pace: "at once" | "slowly" | "with a long pause";
-  /** By {@link ofRole}. */
+  /** Tokens by {@link ofRole}. */
   readonly #given: number[] = [];
   readonly #logprobs: number[] = [];
   #end: Piece["end"];
@@ -101,7 +101,7 @@ export class Answer {
       if (this.#fate === "left" && this.#given.length > this.#after % 6) return void (await pieces.return());
       if (this.#pace === "slowly" && random.below(3) === 0) await watch.pause(random.below(6));
       if (this.#pace === "with a long pause" && this.#given.length === 2) {
-        request.exempt = true; // from then on others are before it
+        request.exempt = true; // from then on, others go before it
         this.#of.in.count("long pauses");
         await watch.pause(Infinity);
       }

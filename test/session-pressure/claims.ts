@@ -1,4 +1,4 @@
-/** Answers and rows that sessions gave, to be compared with cold runs when a schedule is over: no other model runs meanwhile. */
+/** Answers and rows that sessions gave, which are compared with cold runs after a schedule: no other model runs meanwhile. */
 import { bitsEqual, relRms } from "../../lib/cli/verify/compare.ts";
 import type { GenerateOptions } from "../../lib/model.ts";
 import { ColdTexts } from "../support/cold-texts.ts";
@@ -12,8 +12,8 @@ export type Claim = { readonly who: string; readonly tokens: readonly number[] }
 );
 
 /**
- * How far results of 16-bit states may be from those of the cold run, which rounds them in other places: relRms of rows, and the
- * largest difference of a logarithm of a probability.
+ * How far results of 16-bit states may be from those of the cold run, which rounds the states in other places: relRms of rows, and
+ * the largest difference in the logarithm of a probability.
  */
 const rounded = { row: 0.2, logprob: 0.5 };
 
@@ -21,7 +21,7 @@ const rounded = { row: 0.2, logprob: 0.5 };
 export async function compareClaims(claims: readonly Claim[], { form, exact }: Pressed, count: (what: string, by: number) => void): Promise<void> {
   const cold = new ColdTexts(form.cold);
   const length = (claim: Claim) => claim.tokens.length + (claim.kind === "answer" ? claim.given.length : 0);
-  // Of texts that begin alike only the longest one is read.
+  // Of texts with the same beginning, only the longest one is read.
   for (const claim of claims.toSorted((a, b) => length(b) - length(a))) {
     try {
       if (claim.kind !== "answer") await compareRow(claim, cold, exact);
@@ -42,7 +42,7 @@ async function compareRow(claim: Claim & { kind: "logits" | "hidden" }, cold: Co
   throw new Error(`${kind} after ${tokens.length} tokens are not those of the cold run: relRms ${relRms(row, expected)}`);
 }
 
-/** The logarithm of each token's probability is that by the cold run's logits. */
+/** Compares the logarithm of each token's probability with that from the cold run's logits. */
 async function compareLogprobs(claim: Claim, cold: ColdTexts, exact: boolean): Promise<void> {
   if (claim.kind !== "answer" || claim.logprobs.length === 0) return;
   await cold.logits([...claim.tokens, ...claim.given]); // one run for all of them

@@ -1,4 +1,4 @@
-/** The models that schedules under pressure run on: weights that are written once, loaded with little memory for every schedule. */
+/** The models that schedules under pressure run on: the weights are written once, and loaded with little memory for every schedule. */
 import { join } from "node:path";
 import type { Device, FloatDType } from "../../lib/index.ts";
 import { LanguageModel } from "../../lib/model.ts";
@@ -17,7 +17,7 @@ export interface Form {
   readonly pages: FloatDType;
   readonly device: Device;
   readonly products: Products;
-  /** Of the same weights and dtypes: reads one text at a time, whole, in memory that nothing else uses. */
+  /** A model with the same weights and dtypes that reads one text at a time, whole, in memory that nothing else uses. */
   readonly cold: LanguageModel;
 }
 
@@ -44,19 +44,19 @@ export async function openForms(device: Device, folder: string, products: Produc
   return opened;
 }
 
-/** A model of little memory. */
+/** A model with little memory. */
 export interface Pressed {
   readonly form: Form;
   readonly model: LanguageModel;
-  /** How long a session's text may become, in tokens, so that there is memory for 1 to 4 of them. */
+  /** How long a session's text may become, in tokens, so that the memory holds 1 to 4 such texts. */
   readonly longest: number;
-  /** How many tokens all pages have; infinite if there are none. */
+  /** How many tokens all pages hold; infinite if there are no pages. */
   readonly capacity: number;
-  /** Tokens of prompts in a step in which sessions generate. */
+  /** The number of prompt tokens in a step in which sessions generate. */
   readonly promptTokens: number;
   /** Whether two runs of the same tokens give the same bits. */
   readonly exact: boolean;
-  /** The options that it was loaded with, for messages. */
+  /** The options that the model was loaded with, for messages. */
   readonly text: string;
 }
 
@@ -73,7 +73,7 @@ export async function pressedModel(forms: readonly Form[], random: Random): Prom
     pages: { count, tokens, dtype: form.pages },
     batchTokens: random.pick([8, 16, 24, 64]),
     promptTokens: random.pick([2, 4, 8, 16]),
-    // Copies of idle sessions stay in it until the end of the schedule: it has room for all.
+    // Copies of idle sessions stay in this memory until the end of the schedule: it has room for all of them.
     swap: 2 ** 28,
   };
   const model = await LanguageModel.load(form.device, form.path, options);

@@ -1,4 +1,4 @@
-/** Faults planted into the code for short memory, each of which random schedules must find. */
+/** Faults planted into the code for a shortage of memory, each of which random schedules must find. */
 import { GatedDeltaError } from "../../lib/errors.ts";
 import type { Sequence } from "../../lib/model.ts";
 import { PageLedger } from "../../lib/model/page-ledger.ts";
@@ -16,7 +16,7 @@ import { Verification } from "../../lib/model/verification.ts";
 import { replace } from "../support/replace.ts";
 import type { Method } from "../support/replace.ts";
 
-/** Memory of sessions can't be taken: rooms are not told. */
+/** The memory of sessions can't be taken: rooms are not told about it. */
 const nothingIsTaken = (): Disposable =>
   replace(Room.prototype, "hold", () => function (sequence: Sequence, holder: Conversation) {
     return new Holding(sequence, () => {}).join(holder);
@@ -131,7 +131,7 @@ function shorter({ keys, values }: Layer, tokens: number): Layer {
   return { keys: cut(keys), values: cut(values) };
 }
 
-/** Whether the states of one fit into the other's model. */
+/** Whether the states of one session fit into the other's model. */
 function sameForm({ snapshot: a }: Stored, { snapshot: b }: Stored): boolean {
   const form = ({ states }: Stored["snapshot"]) => states.map((layer) => Object.values(layer).map((of) => `${of?.dtype} ${of?.data.length}`).join()).join(";");
   return form(a) === form(b) && a.states.length > 0;

@@ -5,28 +5,28 @@ import type { LanguageModel, Session } from "../../lib/model.ts";
 export interface Beginning {
   readonly tokens: readonly number[];
   readonly salt: string;
-  /** Requests do not wait for fewer tokens. */
+  /** Requests do not wait for fewer tokens than this. */
   readonly step: number;
 }
 
-/** An answer or a reading, from its request to its end. */
+/** An answer, or the reading of tokens, from its request to its end. */
 export class Request {
   readonly name: string;
-  /** Later requests have higher ones. */
+  /** Later requests have higher numbers. */
   readonly number: number;
   readonly #session: Session;
   #read: number;
-  /** Whether it has given something since the last look. */
+  /** Whether the request has given something since the last look. */
   gave = false;
-  /** The number of waits for it. */
+  /** The number of calls that wait for it. */
   asked = 0;
   /** Steps in a row without it in which a later one took part. */
   behind = 0;
-  /** The most of them. */
+  /** The most of these steps so far. */
   furthest = 0;
   /** Whether others may overtake it, or wait for it: if its consumer is slow, or its session is being saved. */
   exempt: boolean;
-  /** Of a session with a cache. */
+  /** The beginning of the text, for a session with a cache. */
   readonly #beginning: Beginning | undefined;
 
   constructor(name: string, number: number, session: Session, exempt: boolean, beginning: Beginning | undefined) {
@@ -54,21 +54,21 @@ export class Request {
   }
 
   /**
-   * Whether it can take part in the next step, whatever later requests do: if there are states and pages for it and for all
-   * earlier ones, none of which waits for its consumer, and tokens of prompts for it.
+   * Whether it can take part in the next step, whatever later requests do: whether there are states and pages for it and for all
+   * earlier ones, none of which waits for its consumer, and prompt tokens for it.
    */
   canGoOn(earlier: readonly Request[], model: LanguageModel, promptTokens: number): boolean {
     if (earlier.some((other) => other.asked === 0 || this.#waitsFor(other))) return false;
     const all = [...earlier, this];
     if (all.length > model.states) return false;
-    // One page more, for a last one that is shared.
+    // One more page, in case the last one is shared.
     const pages = all.reduce((sum, { length }) => sum + Math.ceil((length + 1) / model.pageTokens) + 1, 0);
     if (model.pages > 0 && pages > model.pages) return false;
-    // Each prompt gets half of the tokens that those before it have left.
+    // Each prompt gets half of the tokens that the prompts before it leave.
     return promptTokens >= 2 ** earlier.filter((other) => other.length - other.read > 1).length;
   }
 
-  /** Whether it has got further since the last call, and whether its memory was taken. */
+  /** Whether it has progressed since the last call, and whether its memory was taken. */
   look(): { readonly moved: boolean; readonly taken: boolean } {
     const { read } = this;
     const moved = this.gave || read > this.#read;

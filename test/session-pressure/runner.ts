@@ -9,7 +9,7 @@ import { openForms, pressedModel } from "./models.ts";
 import type { Pressed } from "./models.ts";
 import { runSchedule } from "./schedule.ts";
 
-/** Lines of a failing schedule that are printed. */
+/** The number of lines of a failing schedule that are printed. */
 const lastLines = 120;
 
 /** A schedule with a model of its own. */

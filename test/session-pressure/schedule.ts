@@ -8,7 +8,7 @@ import type { Counts } from "../support/schedules.ts";
 import { Situation } from "./situation.ts";
 import { Watch } from "./watch.ts";
 
-/** The limit of a schedule in milliseconds: none takes nearly so long. */
+/** The time limit of a schedule in milliseconds: none takes nearly this long. */
 const longest = 120_000;
 
 /** Runs a schedule to its end, and compares its answers. Its actors write their actions to `lines`. */

@@ -7,24 +7,24 @@ import type { Claim } from "./claims.ts";
 import type { Pressed } from "./models.ts";
 import type { Watch } from "./watch.ts";
 
-/** No schedule has more sessions, its forks and files included. */
+/** No schedule has more sessions, including forks and those from files. */
 const mostSessions = 60;
 
 export class Situation {
   readonly pressed: Pressed;
   readonly watch: Watch;
   readonly cache: SessionCache | undefined;
-  /** The least distance between two positions that it keeps. */
+  /** The least distance between two positions that the cache keeps. */
   readonly cacheStep: number;
   /** Beginnings that texts share. */
   readonly stems: readonly (readonly number[])[];
-  /** Where sessions are saved. */
+  /** The folder of saved sessions. */
   readonly folder: string;
   /** Whether many consumers pause for a long time. */
   readonly longPauses: boolean;
   readonly claims: Claim[] = [];
   readonly lines: string[];
-  /** The reason of aborted signals. */
+  /** The reason given by aborted signals. */
   readonly enough = new Error("enough");
   /** Ends the schedule. */
   readonly failed: (error: unknown) => void;

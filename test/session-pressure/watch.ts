@@ -1,6 +1,6 @@
 /**
  * Watches the requests of a schedule: steps must run while any of them waits, and none may wait for steps of later
- * ones. It looks at public values, once a turn of the event loop: the steps of the model, how many tokens sessions have read,
+ * ones. Once per turn of the event loop it looks at public values: the steps of the model, how many tokens sessions have read,
  * and the pieces that they gave.
  */
 import type { LanguageModel, Session } from "../../lib/model.ts";
@@ -8,13 +8,13 @@ import { Request } from "./request.ts";
 import type { Beginning } from "./request.ts";
 
 /**
- * The most steps in a row without a request in which a later one takes part, although there is memory for it next to the
- * earlier ones.
+ * The most steps in a row that leave out a request while a later one takes part, although there is memory for the request
+ * besides the earlier ones.
  */
 export const mostBehind = 8;
-/** Turns of the event loop without a step, after which each takes at least a millisecond. */
+/** The number of turns of the event loop without a step after which each turn takes at least a millisecond. */
 const quickTurns = 2000;
-/** Turns of a millisecond without a step, while requests wait, that count as a deadlock. */
+/** The number of turns of a millisecond without a step, while requests wait, that is taken for a deadlock. */
 const slowTurns = 3000;
 
 const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
@@ -37,7 +37,7 @@ export class Watch {
   #numbers = 0;
   /** The number of pending calls that need steps. */
   #asked = 0;
-  /** The highest number of those that ended since the last step. */
+  /** The highest number of the requests that ended since the last step. */
   #ended = -1;
   #over = false;
 
@@ -92,7 +92,7 @@ export class Watch {
     while (request.asked > 0) await new Promise<void>((resolve) => this.#settling.push(resolve));
   }
 
-  /** Waits for so many steps, or until no more run; for infinitely many, until no call is pending. */
+  /** Waits for this many steps, or until no more run; for infinitely many, until no call is pending. */
   pause(steps: number): Promise<void> {
     return new Promise((resolve) => this.#pauses.push({ until: this.#model.steps + steps, resolve }));
   }
@@ -148,7 +148,7 @@ export class Watch {
     }
   }
 
-  /** Ends the pauses that are over. If no step runs, it ends one of the others too, so that its memory is freed. */
+  /** Ends the pauses that are over. If no step runs, it also ends one of the others, so that its memory is freed. */
   #release(steps: number, still: number): void {
     for (let i = this.#pauses.length - 1; i >= 0; i--) {
       if (this.#pauses[i]!.until <= steps) this.#pauses.splice(i, 1)[0]!.resolve();

@@ -1,4 +1,4 @@
-/** Requests to one model, as a server has them: many users, a shared cache, answers that are left, aborted, forked and kept. */
+/** Requests to one model, as a server gets them: many users, a shared cache, answers that are left, aborted, forked and kept. */
 import { join } from "node:path";
 import { heapStats } from "bun:jsc";
 import { Session } from "../../lib/model.ts";
@@ -22,9 +22,9 @@ const users = 8;
 const stemTokens = 24;
 
 /**
- * Runs requests of a seed and takes `marks` marks at equal distances, the last one at the end.
+ * Runs the requests of a seed and makes `marks` marks at equal distances, the last one at the end.
  *
- * @throws where a state or page is still taken when nothing runs and the cache is empty.
+ * @throws if a state or page is still in use when nothing runs and the cache is empty.
  */
 export async function runRequests(model: LanguageModel, folder: string, count: number, marks: number, seed: number, onMark: (mark: Mark) => void = () => {}): Promise<Mark[]> {
   using plans = new KnownPlans();
@@ -40,7 +40,7 @@ export async function runRequests(model: LanguageModel, folder: string, count: n
       }
     };
     await Promise.all(Array.from({ length: atOnce }, worker));
-    // Things kept for later requests depend on the earlier ones and their times: a thousand objects more or fewer.
+    // Things kept for later requests depend on the earlier ones and their timing: a thousand objects more or fewer.
     cache.clear();
     plans.clear();
     if (model.freeStates !== model.states || model.freePages !== model.pages) {
@@ -81,7 +81,7 @@ async function request(model: LanguageModel, cache: SessionCache, path: string, 
   }
 }
 
-/** The decode plans of every model that makes some. */
+/** The decode plans of every model that makes any. */
 class KnownPlans implements Disposable {
   readonly #all = new Set<DecodePlans>();
   readonly #find = DecodePlans.prototype.find;
@@ -103,12 +103,12 @@ class KnownPlans implements Disposable {
   }
 }
 
-/** Cells of the engine's for functions that it has compiled: more of them as more become hot. */
+/** The engine's cells for compiled functions: their number grows as more functions become hot. */
 const compiled = /CodeBlock$|Executable$|^Structure|^SymbolTable$/;
 
 async function mark(requests: number): Promise<Mark> {
   let [heap, objects] = [Infinity, Infinity];
-  // Finalizers and finished work let go of objects in turns of their own: until two collections find nothing more.
+  // Finalizers and finished work let go of objects in later turns, so this goes on until two collections find nothing more.
   for (let same = 0, round = 0; same < 2 && round < 100; round++) {
     await Bun.sleep(1);
     Bun.gc(true);

@@ -15,14 +15,14 @@ export interface Fixture {
   readonly products: Products;
   readonly pageDType: FloatDType;
   readonly model: LanguageModel;
-  /** Of the same weights and dtypes: reads one text at a time, whole, in memory that nothing else uses. */
+  /** A model with the same weights and dtypes that reads one text at a time, whole, in memory that nothing else uses. */
   readonly cold: LanguageModel;
 }
 
 interface Form {
-  /** Sizes of a tiny model; without them it is the package's, which has a tokenizer and a chat template. */
+  /** Sizes of a tiny model; without them the model is the package's, which has a tokenizer and a chat template. */
   readonly change?: Partial<TinyModel>;
-  /** Instead, a folder of test/golden/models with packed weights: with int8 activations. */
+  /** Instead, a folder of test/golden/models with packed weights, for int8 activations. */
   readonly packed?: string;
   readonly pages: { readonly count: number; readonly tokens: number; readonly dtype: FloatDType };
   readonly states: number;
@@ -48,7 +48,7 @@ const packedForms: Readonly<Record<string, Form>> = {
 /** No text of a schedule is longer. */
 export const longestText = 160;
 
-/** Opens all models; tiny ones are written to `folder`. With int8 activations other models, of packed weights. */
+/** Opens all models; tiny ones are written to `folder`. With int8 activations these are other models, with packed weights. */
 export async function openFixtures(device: Device, folder: string, products: Products = "exact"): Promise<Fixture[]> {
   const fixtures: Fixture[] = [];
   for (const [i, [name, { change, packed }]] of Object.entries(products === "int8" ? packedForms : forms).entries()) {

@@ -1,6 +1,6 @@
 /**
  * Sessions that a process keeps on disk while it may be killed at any moment, and a journal that tells another process
- * the files' required contents: a line before each save holds its contents, and one after it says that the file is there.
+ * the files' required contents: a line before each save holds its contents, and one after it says that the file exists.
  */
 import { appendFileSync, existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -11,7 +11,7 @@ const places = 4;
 
 export class Keeper {
   readonly #folder: string;
-  /** Those that are not being written, the oldest first. */
+  /** The files that are not being written, the oldest first. */
   readonly #free = Array.from({ length: places }, (_, place) => place);
 
   constructor(folder: string) {

@@ -32,7 +32,7 @@ function shiftedLogits(): Disposable {
   return { [Symbol.dispose]: () => void Object.defineProperty(RunResult.prototype, "logits", original) };
 }
 
-/** A session that goes back keeps its state, and has read other tokens than it says. */
+/** A session that goes back keeps its state, which has read other tokens than the session says. */
 function keptState(): Disposable {
   return replace(Conversation.prototype, "rewind", (original) => function (this: Conversation, length: number) {
     const { drop } = this.memory;
@@ -45,7 +45,7 @@ function keptState(): Disposable {
   } as Method);
 }
 
-/** A fault where numbers depend on the roles of tokens. That of caches which mix them up is in model/roles.test.ts: a hit of that kind is rare. */
+/** A fault for numbers that depend on tokens' roles. The one of caches that mix up roles is in model/roles.test.ts: such hits are rare. */
 export const plantedRoles: Readonly<Record<string, () => Disposable>> = {
   "what was generated is read again as a prompt": () =>
     replace(ReadAll.prototype, "next", (original) => function (this: ReadAll, most: number) {

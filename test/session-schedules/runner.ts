@@ -9,7 +9,7 @@ import { openFixtures } from "./fixtures.ts";
 import { killedSessions } from "./killed.ts";
 import { Schedule } from "./schedule.ts";
 
-/** One of so many schedules begins with the files of a killed process. */
+/** One schedule out of this many begins with the files of a killed process. */
 const killEvery = 16;
 
 type Action = "adopt" | "run";

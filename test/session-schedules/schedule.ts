@@ -15,7 +15,7 @@ import type { Keeper, Kept } from "./kept.ts";
 /** A session, and the tokens that it should have. */
 interface Known {
   session: Session;
-  /** By {@link ofRole}. */
+  /** Tokens by {@link ofRole}. */
   tokens: number[];
   /** Whether messages describe its tokens, so that it can take turns. */
   chats: boolean;
@@ -49,7 +49,7 @@ export class Schedule implements AsyncDisposable {
   readonly #stems: readonly (readonly number[])[];
   readonly #cold: ColdTexts;
   #known: Known[] = [];
-  /** Those with work under way. */
+  /** The sessions with work under way. */
   readonly #active = new Set<Known>();
   #files = 0;
   /** Files of sessions that were saved while they gave tokens. */
@@ -127,11 +127,11 @@ export class Schedule implements AsyncDisposable {
     this.#cache[Symbol.dispose]();
   }
 
-  /** Waits for work; while that waits for memory, idle sessions are ended one by one. */
+  /** Waits for work; while the work waits for memory, idle sessions are ended one by one. */
   async #withRelief<T>(work: Promise<T>): Promise<T> {
     const { model } = this.fixture;
     const timer = setInterval(() => {
-      if (this.#cache.size > 0) return; // it gives way first
+      if (this.#cache.size > 0) return; // the cache gives way first
       if (model.freeStates > 0 && (model.pages === 0 || model.freePages > model.pages / 4)) return;
       const idle = this.#known.find((known) => !this.#active.has(known));
       if (idle === undefined) return;
@@ -163,7 +163,7 @@ export class Schedule implements AsyncDisposable {
   }
 
   async #change(): Promise<void> {
-    // Sessions that a generation should have disposed of may still be there.
+    // Sessions that a generation should have disposed of may still exist.
     this.#known = this.#known.filter(({ session }) => !session.disposed);
     const random = this.random;
     const known = this.#any();
@@ -202,7 +202,7 @@ export class Schedule implements AsyncDisposable {
     session.append(tokens.slice(0, middle)).append(tokens.slice(middle));
   }
 
-  /** Another session's text, its answers included, as one to be read: where bits depend on roles, it is another text. */
+  /** Another session's text, including its answers, as a text to be read: where bits depend on roles, it is a different text. */
   #quoted(): readonly number[] | undefined {
     if (this.fixture.products !== "matrix" || this.random.below(2) === 0) return undefined;
     const known = this.#any();
@@ -214,7 +214,7 @@ export class Schedule implements AsyncDisposable {
     else this.#append(known);
   }
 
-  /** A turn: then the tokens are those of the template's text of all messages, however they are cut. */
+  /** Takes a turn: the tokens are then those of the template's text for all messages, however they are cut. */
   #chat(known: Known): void {
     const { session } = known;
     if (session.length > longestText - 70) return;
@@ -263,7 +263,7 @@ export class Schedule implements AsyncDisposable {
   async #restore(known: Known): Promise<void> {
     const path = this.#newPath();
     const saved = known.session.save(path);
-    // It may end as soon as it is being saved.
+    // The session may end as soon as the save has begun.
     if (this.random.below(2) === 0) known.session[Symbol.dispose]();
     await saved;
     known.session[Symbol.dispose]();
@@ -283,7 +283,7 @@ export class Schedule implements AsyncDisposable {
     this.#note(`session ${this.#known.length - 1} of ${one.tokens.length} tokens is what was saved of one that gave tokens`);
   }
 
-  /** Saves a session that gives tokens; it may continue before the file is there. */
+  /** Saves a session that gives tokens; it may continue before the file exists. */
   async #saveOnTheWay(session: Session, tokens: readonly number[]): Promise<void> {
     if (this.#keeper !== undefined) return this.#keeper.save(session, tokens);
     if (this.#written.length >= 8) return;
@@ -366,7 +366,7 @@ export class Schedule implements AsyncDisposable {
     try {
       logits = await session.logits();
     } catch (error) {
-      this.#expectEnd(error); // the end may be noticed as late as here
+      this.#expectEnd(error); // the end may be noticed only here
       return;
     }
     this.#count("logits compared");

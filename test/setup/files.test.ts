@@ -1,4 +1,4 @@
-// `npm test` runs each file of Bun's tests in a process of its own: its counts, its output and its messages about failures.
+// `npm test` runs each file of Bun's tests in its own process: its counts, its output and its messages about failures.
 import { expect, test } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -11,7 +11,7 @@ const crash = `import { test } from "bun:test";\ntest("ends", () => process.kill
 const empty = "export const nothing = 0;\n";
 const hang = `import { test } from "bun:test";\ntest("hangs", () => { for (;;); }, 600_000);\n`;
 
-/** Runs files of these contents; what was counted and shown. */
+/** Runs files with these contents; returns the counts and the output. */
 async function runAll(contents: Readonly<Record<string, string>>, { env = process.env, ...options }: { lanes?: number; limit?: number; lateLane?: () => Promise<unknown>; env?: NodeJS.ProcessEnv } = {}) {
   using place = temporaryFolder();
   for (const [name, text] of Object.entries(contents)) {

@@ -7,13 +7,13 @@ import { temporaryFolder } from "./folder.ts";
 
 const source = join(import.meta.dir, "../../swift/toolchain/glibc.c");
 
-// Only Linux needs them.
+// Needed only on Linux.
 if (process.platform === "linux") {
   describe("swift/toolchain/glibc.c", () => {
     using place = temporaryFolder();
     const wrapper = join(place.path, "wrapper.c");
     const library = join(place.path, "library.so");
-    // The functions are hidden in their own file, as they must be; the wrapper lets them out.
+    // The functions are hidden in their own file, as they must be; the wrapper exports them.
     writeFileSync(
       wrapper,
       `#define __isoc23_strtoll standIn_strtoll

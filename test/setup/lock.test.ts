@@ -1,4 +1,4 @@
-// The lock of set-up, from several processes: one at a time, and a killed holder does not hold it.
+// The lock of set-up, from several processes: one at a time, and a killed holder does not keep it.
 import { expect, test } from "bun:test";
 import { readFileSync, readdirSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

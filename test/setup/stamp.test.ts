@@ -1,4 +1,4 @@
-// Stamps decide which work is skipped: every change of the result must change them.
+// Stamps decide which work is skipped: everything that changes the result must change them.
 import { expect, test } from "bun:test";
 import { mkdirSync, readdirSync, rmSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -53,7 +53,7 @@ test("what was built at another path goes, and nothing else does", () => {
   };
   expect(left(place.path)).toEqual([...own, ...swifts, "release"].sort());
   expect(left("/elsewhere")).toEqual(own);
-  expect(left(undefined)).toEqual(own); // an older stamp, or a build that ended in the middle
+  expect(left(undefined)).toEqual(own); // an older stamp, or an interrupted build
 });
 
 test("a copy of a folder has a Bun of its own", () => {

@@ -18,7 +18,7 @@ export interface Wanted {
   readonly lists: readonly (readonly number[])[];
   readonly handles: readonly StateHandle[];
   readonly text: string;
-  /** The reason to refuse the handles before the pass begins, if any. */
+  /** Why the handles are refused before the pass begins, if they are. */
   readonly verdict: Verdict;
 }
 
@@ -28,7 +28,7 @@ export function wanted(program: Program, random: Random, single: boolean, of?: P
   const usable = () => [...pool.model.states].some((state) => program.handles.has(state) && state.pass === undefined && !state.content.bad);
   if (!pool.model.disposed && !usable() && random.below(8) > 0) allocateIn(program, pool);
   const candidates = statesOf(program, random, random.below(25) === 0 ? undefined : pool);
-  // States that are in a pass are sometimes chosen too, to be refused.
+  // States that are in a pass are sometimes chosen as well, and must be refused.
   const idle = candidates.filter((state) => (state.pass === undefined && !state.content.bad) || random.below(12) === 0);
   const states: State[] = [];
   const most = count ?? 1 + random.below(3);
@@ -95,14 +95,14 @@ function somePass(program: Program, random: Random, kind?: "step" | "draft"): Pa
 
 export const nameOf = ({ model }: PassPair) => `${model.kind === "step" ? "s" : "d"}${model.id}`;
 
-/** The reason to refuse making an op of a pass, if any. */
+/** Why making an op of a pass is refused, if it is. */
 export function makable({ model }: PassPair, name: OpName): Verdict {
   const kind = name !== "delta" && !model.pool.conv ? refused("invalid-argument") : legal;
   const several = name === "fused" && (model.kind !== "step" || model.checkpoints.flat().length > 0) ? refused("invalid-argument") : legal;
   return firstOf(usablePass(model), kind, several);
 }
 
-/** The reason to refuse encoding an op, if any. */
+/** Why encoding an op is refused, if it is. */
 function encodable({ model }: PassPair, name: OpName, layer: number): Verdict {
   const twice = kindsOf[name].some((kind) => model.marks[layer]![kind] !== "none");
   return firstOf(usablePass(model), twice ? refused("state") : legal);
@@ -192,7 +192,7 @@ const discard: Action = (program) => {
   program.world.discard();
 };
 
-/** The caller's own kernel writes one kind of a layer's states. */
+/** A kernel of the caller's writes one kind of a layer's states. */
 const wrote: Action = (program, random) => {
   const pass = somePass(program, random, "step");
   if (pass === undefined) return;
@@ -277,7 +277,7 @@ const commit: Action = (program, random) => {
   if (pass === undefined) return;
   const { model } = pass;
   const { world } = program;
-  if (model.bad) program.settle(); // it is known then that the work has failed
+  if (model.bad) program.settle(); // then it is known that the work has failed
   const accepted = model.lists.map(({ length }) => random.below(length + 1));
   const verified = complete(model, "written") && !model.bad ? legal : refused("state");
   const before = firstOf(usablePass(model), verified);

@@ -24,11 +24,11 @@ interface Script {
   readonly verdict: Verdict | { readonly must: "caller" };
   /** The ops that it commits. */
   readonly uses: readonly OpUse[];
-  /** Whether the run gets as far as the device, which then drops the encoded ops if it refuses. */
+  /** Whether the run reaches the device, which drops the encoded ops if it refuses. */
   readonly reaches: boolean;
 }
 
-/** Runs the callback of a shape. */
+/** Runs the callback that belongs to a shape. */
 function script(program: Program, random: Random, pass: PassPair, shape: Shape, want: Wanted): Script {
   const { world } = program;
   const { model } = pass;
@@ -123,7 +123,7 @@ function runStep(program: Program, random: Random, shape: Shape, of: PoolPair | 
   const { pair, script: ran } = said;
   program.count(`pool.run, ${shape}`);
   if (!outcome) {
-    // A refused run drops the encoded ops if its own are among them or it got as far as the device.
+    // A refused run drops the encoded ops if its own are among them or it reached the device.
     if (ran?.reaches || world.pending(model)) world.discard();
     if (pair !== undefined) world.leave(model);
     else if (begun.must === undefined) world.cancel(model);
@@ -134,7 +134,7 @@ function runStep(program: Program, random: Random, shape: Shape, of: PoolPair | 
   noteDone(program, pair!);
 }
 
-/** A call whose verdict is known only when its callback has run. */
+/** A call whose verdict is known only after its callback has run. */
 function lateCall(program: Program, text: string, verdict: { readonly must: Verdict["must"] | "caller"; readonly may?: boolean }, body: () => unknown): boolean {
   const line = program.lines.length;
   program.lines.push(text);
@@ -165,7 +165,7 @@ function tryCall(program: Program, text: string, verdict: Verdict, body: () => v
 
 const poolRun: Action = (program, random) => {
   const shape = random.pick(shapes);
-  // Disposing a pool ends everything in it, so it is rarer.
+  // Disposing of a pool ends everything in it, so it is rarer.
   runStep(program, random, shape === "disposed" && random.below(4) > 0 ? "full" : shape, undefined);
 };
 
@@ -230,7 +230,7 @@ const record: Action = (program, random) => {
   program.plans.push({ id, real: result.value, placeholder: placeholder!, pool, uses, inputs, lists, ticket: 0 });
 };
 
-/** The reason to refuse a replay over a pass, if any. */
+/** Why a replay over a pass is refused, if it is. */
 function replayable(plan: PlanPair, pass: PassPair, uses: readonly OpUse[], world: Program["world"]): Verdict {
   const { model } = pass;
   const is = (wrong: boolean, code: "invalid-argument" | "shape" | "state" | "disposed") => (wrong ? refused(code) : legal);
@@ -263,7 +263,7 @@ const replay: Action = (program, random) => {
   if (from.length === 0) return;
   const pass = random.pick(from);
   const uses = plan.uses.map((use) => ({ ...use, pass: pass.model }));
-  // A pass with other numbers of tokens would be legal here, but not what the model expects.
+  // A pass with other numbers of tokens would be legal here, but the model does not expect it.
   const { world } = program;
   if (replayable(plan, pass, uses, world).must === undefined) {
     if (!fits(pass)) return;

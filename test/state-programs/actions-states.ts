@@ -8,10 +8,10 @@ import type { State, Verdict } from "./model.ts";
 import { freshContent } from "./program.ts";
 import type { CachePair, PoolPair, Program } from "./program.ts";
 
-/** One kind of action; it does nothing if the program has nothing that it needs. */
+/** One kind of action; it does nothing if the program lacks something that it needs. */
 export type Action = (program: Program, random: Random) => void;
 
-/** A pool, most often one that is there. */
+/** A pool, most often one that is not disposed of. */
 export function anyPool({ pools }: Program, random: Random): PoolPair {
   const alive = pools.filter(({ model }) => !model.disposed);
   return random.pick(alive.length > 0 && random.below(20) > 0 ? alive : pools);
@@ -62,7 +62,7 @@ const fork: Action = (program, random) => {
   program.lines[program.lines.length - 1] += `  → h${made.id}`;
 };
 
-/** A second state in the group of one; a fresh one shares nothing. */
+/** A second state in the group of a state; that of a fresh state shares nothing. */
 function share(state: State) {
   if (state.fresh) return undefined;
   state.group.refs++;
@@ -111,7 +111,7 @@ function evict(cache: CachePair, entry: CachePair["entries"][number]): void {
   release(entry.state);
 }
 
-/** Drops the least recently used entry whose slot would then be free; whether there is one. */
+/** Drops the least recently used entry whose slot would then be free; returns whether there is one. */
 function evictForSlot(cache: CachePair, except?: CachePair["entries"][number]): boolean {
   for (const entry of cache.entries) {
     const { refs, away } = entry.state.group;
@@ -132,7 +132,7 @@ const cache: Action = (program, random) => {
     program.lines.push(`c${id} = new PrefixCache(p${id}, { bytes: ${budget} })`);
     pool.cache = { real: new PrefixCache(pool.real, { bytes: budget }), budget, entries: [] };
   }
-  program.settle(); // whether an entry is valid is known then
+  program.settle(); // then it is known whether an entry is valid
   for (let times = 1 + random.below(4); times > 0; times--) useCache(program, random, pool, pool.cache);
 };
 
@@ -207,11 +207,11 @@ const save: Action = (program, random) => {
   const pool = anyPool(program, random);
   const states = statesOf(program, random, random.below(10) === 0 ? undefined : pool).filter(() => random.below(2) === 0);
   const { world } = program;
-  if (states.some(({ content }) => world.usable(content).may)) program.settle(); // it is known then which are invalid
+  if (states.some(({ content }) => world.usable(content).may)) program.settle(); // then it is known which are invalid
   const target = random.below(9);
   mkdirSync(program.folder, { recursive: true });
   const failing = [join(program.folder, "missing", "x"), program.folder, join(program.folder, "x".repeat(300))];
-  // A file that is there is replaced now and then; where that fails it stays as it was.
+  // An existing file is replaced now and then; if that fails, it stays as it was.
   const index = program.files.length > 0 && random.below(3) === 0 ? random.below(program.files.length) : program.files.length;
   const path = failing[target] ?? join(program.folder, `${index}`);
   const exports = random.below(6) === 0;

@@ -1,5 +1,5 @@
 /**
- * Workers that end at random while their steps run. The main thread meanwhile checks its arrays, the memory that it lends them, and
+ * Workers that end at random while their steps run. Meanwhile the main thread checks its arrays, the memory that it lends them, and
  * its pools in random programs.
  */
 import { Device } from "../../lib/index.ts";
@@ -12,9 +12,9 @@ import { wrappedBytes } from "./step-worker.ts";
 import type { Order } from "./step-worker.ts";
 
 const ends = ["exit", "throw", "terminate"] as const;
-/** Workers at a time. */
+/** The number of Workers at a time. */
 const together = 3;
-/** Bytes of memory of the main thread's own that are watched. */
+/** The number of bytes of the main thread's own memory that are watched. */
 const mostWatched = 128 * 2 ** 20;
 
 /** The results of a run. */
@@ -22,11 +22,11 @@ export interface WorkersReport {
   readonly ended: Record<(typeof ends)[number], number>;
   readonly programs: number;
   readonly arrays: number;
-  /** Faults, a line each. */
+  /** The faults found, one line each. */
   readonly wrong: readonly string[];
 }
 
-/** Arrays of the main thread's own, each filled with its own number. */
+/** Arrays of the main thread, each filled with its own number. */
 class Watched {
   readonly #arrays: Float32Array[] = [];
   #bytes = 0;
@@ -36,7 +36,7 @@ class Watched {
     return this.#made;
   }
 
-  /** Memory of the sizes that a Worker had: it may be at the same place. */
+  /** Memory of the same sizes as a Worker's: it may be in the same place. */
   add(): void {
     for (const bytes of [wrappedBytes.out, wrappedBytes.gates, 16384]) {
       this.#keep(new Float32Array(new SharedArrayBuffer(bytes)));
@@ -51,7 +51,7 @@ class Watched {
     while (this.#bytes > mostWatched) this.#bytes -= this.#arrays.shift()!.byteLength;
   }
 
-  /** Says which of them have changed. */
+  /** Says which arrays have changed. */
   changed(): string[] {
     const first = this.#made - this.#arrays.length;
     return this.#arrays.flatMap((array, i) => {
@@ -61,7 +61,7 @@ class Watched {
   }
 }
 
-/** Starts and ends so many Workers. */
+/** Starts and ends this many Workers. */
 export async function endWorkers(backend: BackendName, seed: number, count: number, folder: string): Promise<WorkersReport> {
   const random = new Random(seed);
   const ended = { exit: 0, throw: 0, terminate: 0 };
@@ -106,7 +106,7 @@ export async function endWorkers(backend: BackendName, seed: number, count: numb
     }
     let over = false;
     void closed.then(() => (over = true));
-    // The memory that the Worker had is handed out again as it ends.
+    // The Worker's memory is handed out again as it ends.
     for (let after = 0; after < 20; after += over ? 1 : 0) {
       watched.add();
       await Bun.sleep(1);

@@ -5,7 +5,7 @@ import type { LayerStates } from "../../lib/ops/layer-states.ts";
 import type { Kind } from "./model.ts";
 import { channels, dim, layers, past, writeInput } from "./values.ts";
 
-/** Rows of inputs that one program has, in each layer. */
+/** The number of rows of inputs in each layer of one program. */
 const rows = 4096;
 
 /** Which op writes a layer's states. */
@@ -20,7 +20,7 @@ export interface Inputs {
   readonly lists: readonly (readonly number[])[];
 }
 
-/** One device and what its ops need, allocated once. */
+/** One device and the tensors that its ops need, allocated once. */
 export class Machine {
   readonly device: Device;
   readonly #x: readonly Tensor<"f32">[];
@@ -51,7 +51,7 @@ export class Machine {
     this.#used = 0;
   }
 
-  /** Writes the inputs of some states' tokens; undefined if a program has had too many. */
+  /** Writes the inputs of some states' tokens; undefined if the program has used too many. */
   inputs(lists: readonly (readonly number[])[]): Inputs | undefined {
     const tokens = lists.flat();
     if (this.#used + tokens.length > rows) return undefined;
@@ -71,7 +71,7 @@ export class Machine {
     fill(x, 0, lists.flat(), layer);
   }
 
-  /** An op that gives a layer's states of some kinds the tokens of these inputs. */
+  /** An op that applies the tokens of these inputs to some kinds of a layer's states. */
   op(name: OpName, layer: number, states: LayerStates, { start, lists }: Inputs, draftInput?: Tensor<"f32">): Op {
     const count = lists.reduce((sum, { length }) => sum + length, 0);
     const part = (tensor: Tensor<"f32">) => tensor.narrow(0, start, count);
@@ -100,7 +100,7 @@ export class Machine {
     return gatedDelta({ ...heads, gate: part(this.#ones), beta: part(this.#ones), gateForm: "decay", out: part(this.#out), states });
   }
 
-  /** An op that reaches for a pool's tensor itself. */
+  /** An op that uses a pool's tensor directly. */
   rawOp(state: Tensor): Op {
     const view = this.#x[0]!.narrow(0, 0, 1);
     const head = (first: number) => view.narrow(1, first, dim).reshape([1, 1, dim]);

@@ -8,17 +8,17 @@ import type { Pattern } from "./values.ts";
 
 export type Kind = "state" | "conv";
 
-/** The required outcome of a call: success (undefined) or a refusal. `may` are codes of refusals that depend on how far the device is. */
+/** The required outcome of a call: success (undefined) or a refusal. `may`: it may also be refused, depending on how far the device is. */
 export interface Verdict {
   readonly must: ErrorCode | undefined;
   readonly may?: boolean;
-  /** Whether there may be no room for a file. */
+  /** Whether a file may find no room. */
   readonly full?: boolean;
 }
 
 export const legal: Verdict = { must: undefined };
 export const refused = (must: ErrorCode): Verdict => ({ must });
-/** Legal, or refused as invalid if the device has got as far as the failure. */
+/** Legal, or refused as invalid if the device has reached the failure. */
 export const perhapsInvalid: Verdict = { must: undefined, may: true };
 
 /** The first verdict that is not plainly legal. */
@@ -36,7 +36,7 @@ export interface Content {
   readonly pattern: Pattern;
   /** Whether work that made it has failed or will fail. */
   readonly bad: boolean;
-  /** The submission whose end shows it. */
+  /** The submission whose end shows whether the work failed. */
   readonly ticket: number;
 }
 
@@ -68,17 +68,17 @@ export interface Pass {
   readonly states: readonly State[];
   /** The tokens that every layer's ops give each state. */
   readonly lists: readonly (readonly number[])[];
-  /** Of each state: whether the pass writes over its content, into another slot, or into a slot that holds none. */
+  /** For each state: whether the pass writes over its content, into another slot, or into a slot without content. */
   readonly places: ("over" | "elsewhere" | "fresh")[];
-  /** After how many tokens each state is kept. */
+  /** The numbers of tokens after which each state is kept. */
   readonly checkpoints: readonly (readonly number[])[];
-  /** Slots that the pass has besides those of its states' groups. */
+  /** The number of slots that the pass has besides those of its states' groups. */
   extra: number;
   readonly marks: Record<Kind, Mark>[];
   open: boolean;
-  /** Ended by neither done nor abort. */
+  /** Whether it was ended by neither done nor abort. */
   left: boolean;
-  /** A submission must hold all missing ops. */
+  /** Whether a submission must hold all missing ops. */
   whole: boolean;
   ran: boolean;
   bad: boolean;
@@ -104,7 +104,7 @@ export class Pool {
     return this.conv ? ["state", "conv"] : ["state"];
   }
 
-  /** A group needs a slot for each of its states, or for its content and each state that is away. */
+  /** A group needs a slot for each of its states, or for its content and each state that is away, whichever is more. */
   get free(): number {
     const groups = new Set([...this.states].map(({ group }) => group));
     let used = 0;
@@ -126,7 +126,7 @@ export class World {
   open: OpUse[] = [];
   last = 0;
   waited = 0;
-  /** Submissions that failed and that no call has reported yet. */
+  /** Submissions that failed and were not reported by a call yet. */
   unreported = 0;
   /** The number, counted from the next op, of the op that fails; 0 for none. */
   failingOp = 0;
@@ -141,7 +141,7 @@ export class World {
   commit(): void {
     const ops = this.open;
     this.open = [];
-    // Ops over no sequences have nothing to do, and an empty submission does not count.
+    // Ops over no sequences have nothing to do, and an empty submission is ignored.
     const count = ops.filter(({ pass }) => pass.states.length > 0).length;
     const fails = this.failingOp > 0 && this.failingOp <= count;
     this.failingOp = fails ? 0 : Math.max(0, this.failingOp - count);
@@ -181,7 +181,7 @@ export class World {
     return this.open.some((op) => op.pass === pass);
   }
 
-  /** All committed work is done; the caller has seen one failure if there was one. */
+  /** Notes that all committed work is done; the caller has seen one failure if there was one. */
   noteWait(): "device" | undefined {
     this.waited = this.last;
     if (this.unreported === 0) return undefined;
@@ -189,7 +189,7 @@ export class World {
     return "device";
   }
 
-  /** Begins a pass, or refuses, with nothing changed. */
+  /** Begins a pass, or refuses and changes nothing. */
   begin(pass: Pass, undoable: boolean): Verdict {
     const { pool, states, places } = pass;
     let verdict = legal;
@@ -263,7 +263,7 @@ export class World {
     return legal;
   }
 
-  /** The content that a pass makes of a state's. */
+  /** The content that a pass makes from a state's. */
   made(pass: Pass, from: Content, pattern: Pattern): Content {
     return { pattern, bad: pass.bad || from.bad, ticket: Math.max(pass.ticket, from.ticket) };
   }
@@ -307,7 +307,7 @@ export function complete(pass: Pass, least: "encoded" | "written", further: read
   return true;
 }
 
-/** A step over no states and a draft of no tokens have nothing to write. */
+/** A step over no states and a draft without tokens have nothing to write. */
 function required({ kind, states, lists }: Pass): boolean {
   return kind === "step" ? states.length > 0 : lists.some(({ length }) => length > 0);
 }

@@ -1,6 +1,6 @@
 /**
- * Faults planted into the library, each of which random programs must find: what they would do if the protection that
- * they take away were missing or wrong. They replace methods of the library's prototypes until they are disposed.
+ * Faults planted into the library, each of which random programs must find: each acts as if the protection that it removes
+ * were missing or wrong. They replace methods of the library's prototypes until they are disposed of.
  */
 import { StatePool } from "../../lib/index.ts";
 import type { Device } from "../../lib/index.ts";
@@ -12,17 +12,17 @@ import { SlotLedger } from "../../lib/states/slot-ledger.ts";
 import { replace } from "../support/replace.ts";
 import type { Method } from "../support/replace.ts";
 
-/** The `states` of a step's layer, with what is protected inside. */
+/** The `states` of a step's layer, including the protected members. */
 type StepLayer = LayerStates & { readonly pass: StatePass & { entry: { open: boolean } }; readonly layer: number };
 
-/** The prototype of what `step.layer(i)` gives. */
+/** The prototype of the result of `step.layer(i)`. */
 function layerPrototype(device: Device): object {
   using pool = StatePool.create(device, { slots: 1, layers: 1, keyHeads: 1, valueHeads: 1, keyDim: 8, valueDim: 8, conv: false });
   using step = pool.step([pool.allocate()]);
   return Object.getPrototypeOf(step.layer(0)) as object;
 }
 
-/** Changes what an op of a step is given. */
+/** Changes the states that an op of a step is given. */
 function rebind(device: Device, change: (bound: BoundStates, use: StateUse, layer: StepLayer) => BoundStates): Disposable {
   return replace(layerPrototype(device), bind, (original) => function (this: StepLayer, use: StateUse) {
     return change((original as (this: StepLayer, use: StateUse) => BoundStates).call(this, use), use, this);
@@ -43,7 +43,7 @@ function asIfOpen(original: Method): Method {
   } as Method;
 }
 
-/** Each fault: what it is, and a function that plants it. */
+/** Each fault by its description, and a function that plants it. */
 export const planted: Readonly<Record<string, (device: Device) => Disposable>> = {
   "wrong slot: the last sequence of layer 1 writes the slot next to its own": (device) =>
     rebind(device, (bound, { kinds }, { layer, pass }) => {

@@ -13,7 +13,7 @@ import type { Pattern } from "./values.ts";
 /** An error of a caller's own callback. */
 export class CallersError extends Error {}
 
-/** How a call went. */
+/** The outcome of a call. */
 export type Result<T> = { readonly ok: true; readonly value: T } | { readonly ok: false; readonly injected: boolean };
 
 /** A pool on both sides. */
@@ -36,7 +36,7 @@ export interface PassPair {
   readonly real: PoolStep | Draft;
   readonly pool: PoolPair;
   readonly inputs: Inputs;
-  /** The layers of a draft whose convolution has its input, which is written once, since an op may read it later. */
+  /** The layers of a draft whose convolution already has its input. It is written once, since an op may read it later. */
   readonly filled: Set<number>;
 }
 
@@ -80,7 +80,7 @@ export class Program {
   readonly lines: string[] = [];
   readonly counts: Counts;
   readonly folder: string;
-  /** Whether the process can write short files only. */
+  /** Whether the process can write only short files. */
   readonly shortFiles: boolean;
   #ids = 0;
   readonly #tokens = new Map<State, number>();
@@ -102,7 +102,7 @@ export class Program {
     return ++this.#ids;
   }
 
-  /** Counts something that happened. */
+  /** Counts an event. */
   count(what: string): void {
     this.counts.add(what);
   }
@@ -140,7 +140,7 @@ export class Program {
     return { ok: true, value };
   }
 
-  /** Asks for a failure. */
+  /** Requests a failure. */
   inject(stage: "encode" | "commit" | "run", count: number): void {
     this.lines.push(`the next ${stage} ${count === 1 ? "" : `but ${count - 1} `}fails`);
     failAt(this.device, stage, count);
@@ -157,13 +157,13 @@ export class Program {
     return true;
   }
 
-  /** Waits until nothing is pending and every failure was reported, then looks at everything. */
+  /** Waits until nothing is pending and every failure was reported, and then compares everything. */
   settle(): void {
     while (this.wait()) continue;
     this.check();
   }
 
-  /** One call of wait; whether it reported a failure. */
+  /** Calls wait once; returns whether it reported a failure. */
   wait(): boolean {
     const failure = this.world.noteWait();
     if (failure !== undefined) this.count("failed: run");
@@ -191,7 +191,7 @@ export class Program {
     this.pools.push({ model, real, cache: undefined });
   }
 
-  /** Tokens of a state's own. */
+  /** New tokens that belong to one state. */
   tokens(state: State, count: number): number[] {
     const used = this.#tokens.get(state) ?? 0;
     this.#tokens.set(state, used + count);
@@ -275,7 +275,7 @@ export class Program {
     }
   }
 
-  /** Gives back everything, also after a difference. */
+  /** Releases everything, even after a difference. */
   [Symbol.dispose](): void {
     for (const stage of ["encode", "commit", "run"] as const) failAt(this.device, stage, 0);
     for (const { real } of this.plans) real[Symbol.dispose]();

@@ -27,7 +27,7 @@ export class StatePrograms implements ScheduleMachine<Call<Name>, Program> {
   readonly #machine: Machine;
   readonly #shortFiles: boolean;
 
-  /** @param shortFiles whether the process can write short files only: saving is frequent then, and may fail half way. */
+  /** @param shortFiles whether the process can write only short files: saves are then frequent, and may fail halfway. */
   constructor(machine: Machine, shortFiles = false) {
     this.#machine = machine;
     this.#shortFiles = shortFiles;

@@ -1,5 +1,5 @@
 /**
- * A Worker that takes states of its own through steps, over inputs and outputs in SharedArrayBuffers, until it ends or
+ * A Worker that takes its own states through steps, over inputs and outputs in SharedArrayBuffers, until it ends or
  * is ended with work in flight. Every number that it writes to its output or its states is its own.
  */
 import { Device, StatePool, gatedDelta } from "../../lib/index.ts";
@@ -12,14 +12,14 @@ export interface Order {
   readonly seed: number;
   /** The number that it writes. */
   readonly number: number;
-  /** Where its outputs go. The rest of the buffer is not its own. */
+  /** The place of its outputs. The rest of the buffer is not its own. */
   readonly out: SharedArrayBuffer;
   readonly outOffset: number;
   /** How it ends by itself; otherwise it runs until it is terminated. */
   readonly end: "exit" | "throw" | "terminate";
-  /** After how many steps it ends, or says that it can be terminated. */
+  /** The number of steps after which it ends, or says that it can be terminated. */
   readonly steps: number;
-  /** How many more are in flight then. */
+  /** The number of further steps that are then in flight. */
   readonly inFlight: number;
 }
 

@@ -1,16 +1,16 @@
 /**
  * Contents of states in random programs: patterns that tell every state apart. Each state has tokens of its own; token n
  * writes the number of n and its layer into column n mod 8 of the recurrent state, and the convolution's state holds the
- * last three tokens. All of it is exact, so that a state is a function of its tokens and a foreign number names its owner.
+ * last three tokens. All of this is exact, so that a state is a function of its tokens and a foreign number names its owner.
  */
 
 /** Columns of the recurrent state. */
 export const dim = 8;
 /** Channels of the convolution: query, key and value of one head. */
 export const channels = 3 * dim;
-/** Inputs that the convolution's state holds. */
+/** The number of inputs that the convolution's state holds. */
 export const past = 3;
-/** Layers of every pool. */
+/** The number of layers in every pool. */
 export const layers = 2;
 /** Tokens of one state. */
 const alphabet = 64;
@@ -21,7 +21,7 @@ export interface Pattern {
   readonly last: readonly number[];
 }
 
-/** The pattern of no tokens. */
+/** The pattern without tokens. */
 export const nothing: Pattern = { columns: Array<number>(dim).fill(0), last: Array<number>(past).fill(0) };
 
 /** A pattern after more tokens. */
@@ -31,7 +31,7 @@ export function after({ columns, last }: Pattern, tokens: readonly number[]): Pa
   return { columns: next, last: [...last, ...tokens].slice(-past) };
 }
 
-/** The n-th token of an owner, who is 1 or more. */
+/** The n-th token of an owner, whose number is 1 or more. */
 export function tokenOf(owner: number, n: number): number {
   return owner * alphabet + (n % alphabet);
 }
@@ -71,7 +71,7 @@ export function writeConv(row: Float32Array, pattern: Pattern, layer: number): v
   for (let i = 0; i < row.length; i++) row[i] = inputOf(pattern.last[i % past]!, layer, Math.floor(i / past));
 }
 
-/** The first number of a recurrent state that is not the pattern's; undefined where all are. */
+/** The first number of a recurrent state that is not the pattern's; undefined if all are. */
 export function wrongInState(row: Float32Array, pattern: Pattern, layer: number): string | undefined {
   for (let i = 0; i < row.length; i++) {
     const expected = numberOf(pattern.columns[i % dim]!, layer);
@@ -80,7 +80,7 @@ export function wrongInState(row: Float32Array, pattern: Pattern, layer: number)
   return undefined;
 }
 
-/** The first number of a convolution state that is not the pattern's; undefined where all are. */
+/** The first number of a convolution state that is not the pattern's; undefined if all are. */
 export function wrongInConv(row: Float32Array, pattern: Pattern, layer: number): string | undefined {
   for (let i = 0; i < row.length; i++) {
     const expected = inputOf(pattern.last[i % past]!, layer, Math.floor(i / past));

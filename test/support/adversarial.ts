@@ -12,7 +12,7 @@ import { Random } from "./random.ts";
 
 /**
  * The largest relRms allowed against float64 of an adversarial case, whose errors accumulate over the life of a state,
- * which `tokens` in a sequence and the largest decay bound. The reference must have its decays rounded to float32.
+ * which `tokens` in a sequence and the largest decay limit. The reference must have its decays rounded to float32.
  */
 export function adversarialBound(tokens: number, largestDecay: number): number {
   const life = largestDecay >= 1 ? Infinity : 1 / (1 - largestDecay);
@@ -22,7 +22,7 @@ export function adversarialBound(tokens: number, largestDecay: number): number {
 export interface AdversarialCase {
   readonly name: string;
   readonly given: GatedDeltaCase;
-  /** The largest relRms allowed, out and state apart. */
+  /** The largest relRms allowed, for out and state separately. */
   readonly bound: number;
 }
 
@@ -74,14 +74,14 @@ function build(name: string, options: Options): AdversarialCase {
   return { name, given, bound: adversarialBound(longest, largestDecay({ ...given, decayFormat: "f32" })) };
 }
 
-/** The first row of a tensor in every row. */
+/** A tensor whose every row is the first row of the given one. */
 function repeated(tensor: Reference): Reference {
   const [rows, ...rest] = tensor.shape;
   const size = rows === 0 ? 0 : tensor.data.length / rows!;
   return reference([rows!, ...rest], tensor.data.map((_, i) => tensor.data[i % size]!));
 }
 
-/** A tensor with zeros in the rows that are chosen. */
+/** A tensor with zeros in the chosen rows. */
 function zeroed(tensor: Reference, chosen: (row: number) => boolean): Reference {
   const size = tensor.data.length / tensor.shape[0]!;
   return reference(tensor.shape, tensor.data.map((value, i) => (chosen(Math.floor(i / size)) ? 0 : value)));
@@ -168,12 +168,12 @@ export function gatedDeltaAdversarial(): AdversarialCase[] {
   ];
 }
 
-/** More tokens than 16 bits count: one sequence of 32768 and a short one after it. */
+/** More tokens than 16 bits can count: one sequence of 32768 and a short one after it. */
 export function longSequence(): AdversarialCase {
   return build("more tokens than a signed 16-bit number counts", { lengths: [32768, 3], ratio: 1, keyDim: 8, valueDim: 8 });
 }
 
-/** Convolutions whose sequences are shorter than their memory, and the hazards of slots. */
+/** Convolutions whose sequences are shorter than their memory, and hazards of slots. */
 export function convAdversarial(): { name: string; given: CausalConv1dCase }[] {
   const channels = 6;
   const make = (width: number, lengths: number[], slots: number, readSlots: number[], writeSlots: number[]) => {

@@ -1,4 +1,4 @@
-/** The golden matrices that MLX quantised: see test/golden/affine/make.py. */
+/** The golden matrices that MLX has quantised: see test/golden/affine/make.py. */
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import type { FloatDType } from "../../lib/index.ts";
@@ -13,7 +13,7 @@ const folder = join(import.meta.dir, "../golden/affine");
 export interface Affine {
   readonly format: FloatDType;
   readonly weight: Quantised;
-  /** The numbers of its stream. */
+  /** The numbers in its packed stream. */
   readonly q: ArrayLike<number>;
   readonly x: Reference;
   readonly out: ArrayLike<number>;

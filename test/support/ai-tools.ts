@@ -1,4 +1,4 @@
-/** The conversation about lakes in the AI SDK's words: the tools that it takes, its question, and what each step of the answer has. */
+/** The conversation about lakes in the AI SDK's terms: its tools, its question, and the contents of each step of the answer. */
 import { jsonSchema, tool } from "ai";
 import { lakeParameters, runTool, toolNames } from "./servers.ts";
 
@@ -7,7 +7,7 @@ export const lakeTools = Object.fromEntries(
 );
 export const lakeQuestion = "Which is deeper, Baikal or Superior?";
 
-/** Of each step its thoughts, its text, and the lakes that its calls name. */
+/** For each step its thoughts, its text, and the lakes that its calls name. */
 export const lakeSteps = [
   ["Two depths are wanted.", "Let me see.", ["Baikal", "Superior 🏞️"]],
   ["An area, to be sure.", "", ["Superior"]],

@@ -1,4 +1,4 @@
-/** A Worker that does one task with a device of its own; see workers.test.ts. */
+/** A Worker that performs one task with its own device; see workers.test.ts. */
 import { Device, linear } from "../../lib/index.ts";
 import type { BackendName } from "../../lib/index.ts";
 import { library } from "../../lib/native/library.ts";

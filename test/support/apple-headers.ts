@@ -1,6 +1,6 @@
 /** Compares Swift declarations of Metal's with the Objective-C headers that Swift imports them from, as far as its importer's rules are simple. */
 
-/** A line of apple-api.txt, with the page above it. */
+/** A line of apple-api.txt, with the page under which it is listed. */
 export interface Declaration {
   readonly page: string;
   readonly text: string;
@@ -42,14 +42,14 @@ export class HeaderFiles {
     return [...bodies, ...structs].join("\n");
   }
 
-  /** In the order of the header; empty where no enumeration has this name. */
+  /** In the order of the header; empty if no enumeration has this name. */
   constants(name: string): Constant[] {
     const body = new RegExp(`(?:NS|MTL)_\\w+\\([^)]*\\b${name}\\)\\s*{([^}]*)}`, "i").exec(this.#text)?.[1] ?? "";
     return [...body.matchAll(/(\w+)\s*(?:=\s*([^,]*))?(?:,|$)/g)].map((match) => ({ name: match[1]!, value: match[2]?.trim() }));
   }
 }
 
-/** Parentheses nest in availability: each macro's call is cut to its end. */
+/** Parentheses nest in availability: each macro's call is removed up to its end. */
 function plain(text: string): string {
   let code = text.replace(/\/\*[\s\S]*?\*\//g, " ").replace(/\/\/[^\n]*/g, " ");
   for (let found = /\bAPI_\w+\s*\(/.exec(code); found !== null; found = /\bAPI_\w+\s*\(/.exec(code)) {
@@ -96,7 +96,7 @@ function constantProblem(isCase: boolean, owner: string, member: string, headers
   const place = constants.findIndex(ends);
   const found = constants[place];
   if (found === undefined) return at("no constant of this name");
-  // Options become properties whatever they are called; of an enumeration's constants with one value the first is the case.
+  // Options become properties, whatever their names; among an enumeration's constants with the same value, the first is the case.
   if (!/^mtl\w*error$|kind$/i.test(owner)) return undefined;
   const first = found.value === undefined ? place : constants.findIndex(({ value }) => value === found.value);
   if (isCase && first !== place) return at(`another name of ${constants[first]!.name}: a static property`);
@@ -110,7 +110,7 @@ function methodProblem(text: string, body: string, at: At): string | undefined {
   const wanted = same(text.slice(5, open) + labels.filter((label) => label !== "_").join(""));
   for (const [, result, rest] of body.matchAll(/^\s*-\s*\(([^)]*(?:\([^)]*\))*[^)]*)\)\s*([^;]+);/gm)) {
     const pieces = [...rest!.replace(/\((?:[^()]|\([^()]*\))*\)/g, "").matchAll(/(\w+)\s*(:)?/g)];
-    // Of "setBuffer: buffer offset: offset" the words with a colon; of "commit" the word itself.
+    // In "setBuffer: buffer offset: offset", the words with a colon; in "commit", the word itself.
     const words = pieces.filter(([, , colon]) => colon !== undefined).map(([, word]) => word!);
     const selector = words.length === 0 ? [pieces[0]?.[1] ?? ""] : words;
     if (/\bthrows\b/.test(text) && selector.at(-1) === "error") selector.pop();
@@ -122,7 +122,7 @@ function methodProblem(text: string, body: string, at: At): string | undefined {
   return at("no method of this selector");
 }
 
-/** Up to the closing parenthesis, split at the commas outside of any other. */
+/** Up to the closing parenthesis, split at the commas outside any inner parentheses. */
 function parameters(text: string): string[] {
   const found: string[] = [];
   let depth = 0;

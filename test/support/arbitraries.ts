@@ -26,7 +26,7 @@ function lengthsOf(mostTokens: number): fc.Arbitrary<number[]> {
   });
 }
 
-/** Read slots as they come, forks among them, and write slots that are all different; some of both are -1. */
+/** Any read slots, forks included, and write slots that are all different; some of both are -1. */
 export function slotsOf(sequences: number): fc.Arbitrary<{ slots: number; readSlots: number[]; writeSlots: number[] }> {
   return fc.integer({ min: Math.max(sequences, 1), max: sequences + 3 }).chain((slots) => {
     const all = Array.from({ length: slots }, (_, slot) => slot);
@@ -37,7 +37,7 @@ export function slotsOf(sequences: number): fc.Arbitrary<{ slots: number; readSl
         fc.array(fc.nat({ max: 4 }), { minLength: sequences, maxLength: sequences }),
       )
       .map(([order, drop]) => order.map((slot, s) => (drop[s] === 0 ? -1 : slot)));
-    // In place is the most frequent use, so it has a share of its own.
+    // In place is the most frequent use, so it is half of the cases.
     return fc
       .record({ readSlots: reads, writeSlots: writes, inPlace: fc.boolean() })
       .map(({ readSlots, writeSlots, inPlace }) => ({ slots, readSlots: inPlace ? writeSlots : readSlots, writeSlots }));
@@ -57,7 +57,7 @@ export function batches(mostTokens = 80): fc.Arbitrary<BatchSpec> {
   });
 }
 
-/** Multiples of 8, small ones more often, and among them the sizes of real models. */
+/** Multiples of 8, mostly small ones, including the sizes of real models. */
 const headDims = fc.oneof(
   { weight: 6, arbitrary: fc.integer({ min: 1, max: 6 }).map((n) => n * 8) },
   { weight: 2, arbitrary: fc.constantFrom(64, 128) },

@@ -50,7 +50,7 @@ const update = (device: Device): Arguments => ({
   out: device.tensor("f32", [2, channels]),
 });
 
-/** Fresh arguments of each op. Every tensor has memory of its own. */
+/** Fresh arguments of each op. Every tensor has its own memory. */
 export const soundArguments: { readonly [Name in OpName]: (device: Device) => Arguments } = {
   gatedDelta: (device) => ({
     query: device.tensor("f32", [tokens, keyHeads, keyDim]),
@@ -219,12 +219,12 @@ export const soundArguments: { readonly [Name in OpName]: (device: Device) => Ar
 /** Every op's name. */
 export const opNames = Object.keys(soundArguments) as OpName[];
 
-/** An op of any arguments. */
+/** An op with any arguments. */
 export function makeOp(name: OpName, args: unknown): Op {
   return ({ ...api, ...ggml }[name] as (args: unknown) => Op)(args);
 }
 
-/** Adds an op of any arguments to a pass. */
+/** Adds an op with any arguments to a pass. */
 export function addOp(pass: Pass, name: OpName, args: unknown): void {
   (pass[name] as (args: unknown) => void).call(pass, args);
 }

@@ -11,11 +11,11 @@ import { reportErrors } from "./judge.ts";
 export interface Sizes {
   /** Share of the random cases that run. */
   readonly share: number;
-  /** Tokens of a random batch. */
+  /** The most tokens of a random batch. */
   readonly mostTokens: number;
-  /** Numbers in all states of a random case: slots · valueHeads · valueDim · keyDim. */
+  /** The most numbers in all states of a random case: slots · valueHeads · valueDim · keyDim. */
   readonly mostState: number;
-  /** Tokens · state numbers of a token: the recurrence's time is proportional to it. */
+  /** The most tokens · state numbers of a token: the recurrence's time is proportional to this. */
   readonly mostWork: number;
 }
 
@@ -27,7 +27,7 @@ export interface Backend {
   readonly sizes: Sizes;
 }
 
-/** The longest test in milliseconds: an emulated GPU on a busy machine takes less. */
+/** The time limit of a test in milliseconds: even an emulated GPU on a busy machine takes less. */
 const longest = 300_000;
 
 const native: Sizes = { share: 1, mostTokens: 80, mostState: 2 ** 20, mostWork: 2 ** 23 };

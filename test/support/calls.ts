@@ -10,7 +10,7 @@ import type { ConvFormats, DeltaFormats, Results } from "./run-ops.ts";
 import { convOfSpans, deltaOfSpans, sequenceCount } from "./spans.ts";
 import type { Slots, Span } from "./spans.ts";
 
-/** The spans of each call, one after the other. */
+/** The spans of each call, one call after the other. */
 export type Calls = readonly (readonly Span[])[];
 
 interface Stateful extends BatchOptions {
@@ -19,7 +19,7 @@ interface Stateful extends BatchOptions {
 
 /**
  * Each sequence starts from its read slot in its first call and continues from its write slot, where every call leaves
- * it. So every sequence must have one.
+ * its state. So every sequence must have a write slot.
  */
 function runCalls<C extends Stateful>(
   given: C,

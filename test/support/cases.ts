@@ -1,6 +1,6 @@
 /**
  * Builds the inputs of an op from a short description of a case. The numbers come from the description's seed and are
- * already rounded to the formats that they will be stored in, so that a backend and the reference start from the same.
+ * already rounded to the formats that they will be stored in, so that a backend and the reference start from the same ones.
  */
 import type { CausalConv1dCase } from "../reference/causal-conv1d.ts";
 import type { GatedDeltaCase } from "../reference/gated-delta.ts";
@@ -16,14 +16,14 @@ import { Random } from "./random.ts";
 
 /** Tokens of each sequence, and where its state comes from and goes. */
 export interface BatchSpec {
-  /** Tokens of each sequence; 0 is one, too. */
+  /** Tokens of each sequence; 0 is valid, too. */
   readonly lengths: readonly number[];
   /** Rows after the last sequence: neither read nor written. */
   readonly rowsBeyond: number;
   /** Slots of the pool; 0: no pool. */
   readonly slots: number;
   readonly readSlots: readonly number[];
-  /** Distinct but for -1. */
+  /** Distinct except for -1. */
   readonly writeSlots: readonly number[];
 }
 
@@ -41,11 +41,11 @@ export interface DeltaSpec {
   readonly qkNorm: QkNorm;
   /** Absent: the default, Dk^-½. */
   readonly scale: number | undefined;
-  /** Of query, key and value (and x and z of a step). */
+  /** The format of query, key and value (and x and z of a step). */
   readonly format: Format;
-  /** Whether the gate and beta are float32 even where the activation's format would do. */
+  /** Whether the gate and beta are float32 even where they may have the activation's format. */
   readonly gatesF32: boolean;
-  /** Of aLog, dtBias and weights. */
+  /** The format of aLog, dtBias and weights. */
   readonly weightFormat: Format;
   readonly stateFormat: Format;
   readonly outFormat: Format;
@@ -76,9 +76,9 @@ export interface NormSpec {
   readonly eps: number;
   readonly activation: "silu" | "sigmoid";
   readonly order: "norm-then-gate" | "gate-then-norm";
-  /** Of x; z's or float32. */
+  /** The format of x: that of z, or float32. */
   readonly xFormat: Format;
-  /** Of z. */
+  /** The format of z. */
   readonly format: Format;
   readonly weightFormat: Format;
   readonly outFormat: Format;
@@ -127,7 +127,7 @@ export function isRaw(form: GateForm): boolean {
 /** A tensor of random numbers, rounded to a format. */
 export function fill(shape: readonly number[], format: Format, next: () => number): Reference {
   const out = reference(shape);
-  // Most are float32, whose rounding the language has; that it is the reference's is a test of its own.
+  // Most are float32, whose rounding the language provides; a separate test checks that it equals the reference's.
   if (format === "f32") for (let i = 0; i < out.data.length; i++) out.data[i] = Math.fround(next());
   else for (let i = 0; i < out.data.length; i++) out.data[i] = round(format, next());
   return out;
@@ -228,7 +228,7 @@ export function buildGatedDeltaStep(spec: StepSpec): GatedDeltaStepCase {
   const valueHeads = keyHeads * spec.ratio;
   const channels = 2 * keyHeads * keyDim + valueHeads * valueDim;
   const normal = () => random.normal();
-  // As in buildGatedDelta: keys without a norm stay short. Every channel of the convolution is alike in this.
+  // As in buildGatedDelta: keys without a norm stay short. This applies to every channel of the convolution.
   const size = spec.qkNorm === "none" ? 0.5 / Math.sqrt(keyDim) : 1;
   return {
     ...optionsOf(spec),

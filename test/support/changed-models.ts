@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { openCheckpoint, writeSafetensors } from "../../lib/checkpoint/safetensors.ts";
 import type { TensorToWrite } from "../../lib/checkpoint/safetensors.ts";
 
-/** The contents of a folder, to be changed in place. */
+/** The contents of a folder, which a test changes in place. */
 export interface ModelParts {
   tensors: Record<string, TensorToWrite>;
   config: Record<string, any>;

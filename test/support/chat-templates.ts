@@ -1,4 +1,4 @@
-/** Chat templates in the ways of released ones. */
+/** Chat templates that work as released ones do. */
 
 /** Roles and contents. */
 export const plainTemplate = `{% for m in messages %}<|im_start|>{{ m.role }}
@@ -7,8 +7,8 @@ export const plainTemplate = `{% for m in messages %}<|im_start|>{{ m.role }}
 {% endif %}`;
 
 /**
- * Thoughts stay in the answers after the last question, and leave the earlier ones; calls are JSON; the results of tools are parts of one
- * user's message. A prompt ends inside thoughts, unless \`enable_thinking\` is false.
+ * Thoughts are kept in the answers after the last question, and removed from earlier ones; calls are JSON; the results of tools are
+ * parts of one user message. A prompt ends inside thoughts, unless \`enable_thinking\` is false.
  */
 export const thinkingTemplate = `{%- if tools %}<|im_start|>system
 Tools: {{ tools | tojson }}<|im_end|>
@@ -38,5 +38,5 @@ Tools: {{ tools | tojson }}<|im_end|>
   {%- if enable_thinking is defined and enable_thinking is false %}{{- '<think>\\n\\n</think>\\n\\n' }}{% else %}{{- '<think>\\n' }}{% endif %}
 {%- endif %}`;
 
-/** The same, and it refuses a later message of the system, as most released templates do. */
+/** The same, but it refuses a system message after the first message, as most released templates do. */
 export const strictTemplate = `{%- for m in messages %}{% if m.role == "system" and not loop.first %}{{ raise_exception("System message must be at the beginning.") }}{% endif %}{% endfor %}${thinkingTemplate}`;

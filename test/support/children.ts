@@ -28,14 +28,14 @@ export function runProgram(env: Readonly<Record<string, string>>, program: strin
 }
 
 /**
- * Runs test files of the ops by their names without extension; throws with their whole output if one fails, and if one is not there.
+ * Runs test files of the ops by their names without extension; throws with their whole output if one fails or is missing.
  *
  * @param pattern of the tests to run. @default all
  * @returns the number of passed tests.
  */
 export function testOps(env: Readonly<Record<string, string>>, subjects: readonly string[], pattern = ""): number {
   const files = subjects.map((subject) => `./test/ops/${subject}.test.ts`);
-  // Bun runs the others without a word if one of several files is not there.
+  // If one of several files is missing, Bun runs the others without saying so.
   for (const file of files) if (!existsSync(join(root, file))) throw new Error(`${file} is not there`);
   const { ok, text } = runBun(env, "test", "--timeout=300000", "--test-name-pattern", pattern, ...files);
   if (!ok) throw new Error(`${JSON.stringify(env)}:\n${text}`);

@@ -2,7 +2,7 @@
 import { existsSync } from "node:fs";
 import { homedir } from "node:os";
 
-/** How a browser is started. */
+/** How to start a browser. */
 export interface Chromium {
   readonly program: string;
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -17,11 +17,11 @@ export function installedChromium(): Chromium | undefined {
 
 /** An open page. */
 export interface Page extends AsyncDisposable {
-  /** The value of an expression, as JSON; promises are waited for. */
+  /** The value of an expression, as JSON; promises are awaited. */
   evaluate(expression: string): Promise<any>;
   /** Sends a command of the protocol. */
   send(method: string, params?: object): Promise<any>;
-  /** Failures on the page so far: exceptions, errors in its console, things that its policy forbids. */
+  /** Failures on the page so far: exceptions, errors in its console, violations of its policy. */
   readonly problems: readonly string[];
 }
 

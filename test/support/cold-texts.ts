@@ -1,4 +1,4 @@
-/** Texts, by `ofRole`, that are read whole and alone, with which sessions' answers, logits and hidden states are compared. */
+/** Texts, made by `ofRole`, that are read whole and alone; sessions' answers, logits and hidden states are compared with them. */
 import type { GenerateOptions, LanguageModel } from "../../lib/model.ts";
 import { plain, runsOf } from "./roles.ts";
 import { Sampler } from "../../lib/model/sampling/sampler.ts";
@@ -12,7 +12,7 @@ interface Rows {
   readonly hidden: Float32Array;
 }
 
-/** The cold runs of one model, each of which is made once. */
+/** The cold runs of one model, each made only once. */
 export class ColdTexts {
   readonly model: LanguageModel;
   readonly #texts: { readonly key: string; readonly rows: Promise<Rows> }[] = [];
@@ -43,7 +43,7 @@ export class ColdTexts {
    */
   async expectAnswer(tokens: readonly number[], given: readonly number[], options: GenerateOptions): Promise<void> {
     if (given.length === 0) return;
-    await this.#rows([...tokens, ...given]); // one run for all of them
+    await this.#rows([...tokens, ...given]); // one run for all results
     const sampler = new Sampler(settingsOf(options, {}), options.seed ?? 0, this.model.config.vocabSize);
     sampler.saw(plain(tokens));
     for (const [i, token] of given.entries()) {
@@ -56,7 +56,7 @@ export class ColdTexts {
     }
   }
 
-  /** Results of at least these tokens; they may come from a longer text that begins with them. */
+  /** Results for at least these tokens; they may come from a longer text that begins with these tokens. */
   #rows(tokens: readonly number[]): Promise<Rows> {
     const key = `${tokens.join()},`;
     const known = this.#texts.find((text) => text.key.startsWith(key));

@@ -1,4 +1,4 @@
-/** Runs the command line as its users do, in a process of its own. */
+/** Runs the command line as users do, in a separate process. */
 import { join } from "node:path";
 import type { Row } from "../../lib/cli/verify/report.ts";
 
@@ -13,7 +13,7 @@ export interface CommandResult {
 
 type Environment = Readonly<Record<string, string>>;
 
-/** Runs `gated-delta` with these arguments, and this on its standard input. */
+/** Runs `gated-delta` with these arguments and this standard input. */
 export function gatedDelta(args: readonly string[], env: Environment = {}, input: string | Uint8Array = ""): CommandResult {
   return run("lib/cli/main.ts", args, env, input);
 }
@@ -29,7 +29,7 @@ function run(main: string, args: readonly string[], env: Environment, input: str
     stdout: "pipe",
     stderr: "pipe",
     env: { ...process.env, ...env },
-    timeout: 280_000, // less than a test has in `npm test`: a machine may stand still for a while
+    timeout: 280_000, // less than the limit of a test in `npm test`: a machine may stall for a while
   });
   return { status: child.exitCode, out: child.stdout.toString(), errors: child.stderr.toString() };
 }

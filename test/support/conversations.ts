@@ -83,7 +83,7 @@ export class Attention implements Disposable {
     const shape = [pages, layer.kvHeads, pageTokens, layer.headDim];
     this.keyPages = device.tensor(layer.pageDtype, shape);
     this.valuePages = device.tensor(layer.pageDtype, shape);
-    // Only stored elements may be read.
+    // Only elements that were stored may be read.
     for (const tensor of [this.keyPages, this.valuePages]) tensor.copyFrom(new Float32Array(tensor.size).fill(NaN));
     const weights = new Random(7); // the same for every instance of a layer
     const norm = () =>
@@ -97,7 +97,7 @@ export class Attention implements Disposable {
     return { tokens, table: [], done: 0, out: new Float32Array(tokens.count * heads * headDim) };
   }
 
-  /** The same conversation up to here, which continues with other tokens: full pages are shared, the last one is copied. */
+  /** A conversation that is the same up to here and continues with other tokens: full pages are shared, a partial last one is copied. */
   forkPages(from: Conversation): { readonly table: number[]; readonly copied: readonly [number, number] | undefined } {
     const table = [...from.table];
     if (from.done % this.pageTokens === 0) return { table, copied: undefined };
@@ -120,7 +120,7 @@ export class Attention implements Disposable {
     }
   }
 
-  /** Takes the next `count` tokens of each conversation through one op. `behind` rows belong to no sequence. */
+  /** Runs the next `count` tokens of each conversation through one op. `behind` rows belong to no sequence. */
   run(batch: readonly (readonly [Conversation, number])[], { behind = 0, wrap = (op: Op): unknown => this.device.run(op) } = {}): void {
     const { device, layer } = this;
     const { heads, kvHeads, headDim, dtype } = layer;
@@ -173,7 +173,7 @@ export class Attention implements Disposable {
     return one;
   }
 
-  /** A conversation's contents of the pages, `[tokens, kvHeads, headDim]`. */
+  /** A conversation's part of the pages, `[tokens, kvHeads, headDim]`. */
   stored(one: Conversation, pages: Tensor): Float32Array<ArrayBuffer> {
     const { kvHeads, headDim } = this.layer;
     const all = pages.toFloat32();
@@ -192,7 +192,7 @@ export class Attention implements Disposable {
   }
 }
 
-/** A conversation by the definition: the keys as they are before they are stored, and the output over given pages. */
+/** A conversation computed by the definition: the keys before they are stored, and the output over given pages. */
 export function expected(
   op: Attention, tokens: Tokens, from = 0,
 ): { readonly key: Reference; out(keys: ArrayLike<number>, values: ArrayLike<number>): Reference } {

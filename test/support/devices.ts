@@ -33,7 +33,7 @@ export function diagonal<D extends FloatDType>(device: Device, dtype: D, size: n
   );
 }
 
-/** An op that runs long enough for a test to observe it while it is pending, and its result. */
+/** An op that runs long enough for a test to observe it while pending, and its result. */
 export interface SlowWork {
   readonly op: Op;
   readonly x: Tensor<"f32">;
@@ -69,12 +69,12 @@ export function isPending(device: Device): boolean {
   }
 }
 
-/** This many runs of {@link slowWork} take a device at least some seconds. */
+/** This many runs of {@link slowWork} take a device several seconds or more. */
 export const mostTimes = 256;
 
 /**
  * Calls `attempt` with an idle device and the number of times to run its work; returns its result. The work
- * must still be pending then: an attempt whose thread stood still for longer than the work took shows nothing, and is repeated
+ * must still be pending then: an attempt whose thread was stalled for longer than the work took shows nothing, and is repeated
  * with more work.
  */
 export function whilePending<T>(device: Device, attempt: (times: number) => T): T {

@@ -1,6 +1,6 @@
 /** Where two pieces of memory differ. */
 
-/** The first byte at which they differ, undefined where they are equal to the bit: 0 and −0 differ, and so do NaNs of different bits. */
+/** The first byte at which they differ, undefined if they are equal to the bit: 0 and −0 differ, and so do NaNs of different bits. */
 export function firstDifference(a: ArrayBufferView, b: ArrayBufferView): number | undefined {
   const [one, other] = [a, b].map(({ buffer, byteOffset, byteLength }) => new Uint8Array(buffer, byteOffset, byteLength)) as [Uint8Array, Uint8Array];
   if (Buffer.compare(one, other) === 0) return undefined;

@@ -1,4 +1,4 @@
-/** Runs sequences of hidden states through a layer, cut into calls as a test asks. */
+/** Runs sequences of hidden states through a layer, split into calls as a test requires. */
 import { StatePool } from "../../lib/index.ts";
 import type { FloatDType, GatedDeltaNet } from "../../lib/index.ts";
 import { round } from "../reference/rounding.ts";
@@ -6,7 +6,7 @@ import { reference } from "../reference/tensor.ts";
 import type { Reference } from "../reference/tensor.ts";
 import type { Random } from "./random.ts";
 
-/** A piece of a sequence: how many of its next tokens a call takes. */
+/** A piece of a sequence: how many of its next tokens a call runs. */
 export type Call = readonly { readonly sequence: number; readonly tokens: number }[];
 
 /** Runs sequences of hidden states through a layer, call by call; tokens of each sequence come back in order. */

@@ -1,6 +1,6 @@
 /**
- * A short process: a Worker ends while native threads use memory that it alone holds. That memory is handed out again
- * here, to arrays that nothing else may change. Prints how many have changed.
+ * A short process: a Worker ends while native threads use memory that only the Worker holds. Here, that memory is allocated
+ * again, to arrays that nothing else may change. Prints how many of them have changed.
  *
  * Arguments: the backend, and `exit` or `terminate`: how the Worker ends.
  */

@@ -1,4 +1,4 @@
-/** Faults planted into mixtures of experts, each of which random schedules over such models must find. */
+/** Faults planted in mixtures of experts; random schedules over such models must find each one. */
 import type { Tensor } from "../../lib/index.ts";
 import { add, combineExperts, expertLinear } from "../../lib/ops/functions.ts";
 import type { Op } from "../../lib/ops/op.ts";
@@ -18,7 +18,7 @@ function plant(change: (ops: Op[], weights: Mixture, part: PartTensors, views: A
   } as Method);
 }
 
-/** Some columns of plain matrices, as matrices of their own. */
+/** Some columns of plain matrices, copied into new matrices. */
 function columns(weight: Tensor, start: number, end: number): Tensor {
   const part: Tensor = weight.device.tensor(weight.dtype, weight.shape.with(2, end - start));
   return part.copyFrom(weight.narrow(2, start, end - start));

@@ -1,4 +1,4 @@
-/** The forms in which checkpoints hold experts, made of the released one: `experts.gate_up_proj` and `experts.down_proj`. */
+/** The forms in which checkpoints hold experts, made from the released one: `experts.gate_up_proj` and `experts.down_proj`. */
 import type { TensorToWrite } from "../../lib/checkpoint/safetensors.ts";
 import type { ModelParts } from "./changed-models.ts";
 
@@ -22,7 +22,7 @@ function partsOf({ dtype, shape: [count = 0, rows = 0, columns = 0], data }: Ten
   return Array.from({ length: count * each }, (_, i) => ({ dtype, shape: [rows / each, columns], data: bytes.slice(i * length, (i + 1) * length) }));
 }
 
-/** A matrix each, as transformers saves them. */
+/** One matrix per expert and projection, as transformers saves them. */
 export function eachExpert({ tensors }: ModelParts): void {
   for (const { at, ...parts } of expertsIn(tensors)) {
     for (const [part, matrices] of Object.entries(parts)) {
@@ -31,7 +31,7 @@ export function eachExpert({ tensors }: ModelParts): void {
   }
 }
 
-/** Three tensors of all experts, under mlx-lm's names. */
+/** Three tensors, each with all experts, under mlx-lm's names. */
 export function stackedExperts({ tensors }: ModelParts): void {
   for (const { at, ...parts } of expertsIn(tensors)) {
     for (const [part, matrices] of Object.entries(parts)) {

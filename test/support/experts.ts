@@ -14,7 +14,7 @@ import { placeMicro, randomMicro } from "./micro.ts";
 import { placeQuantised, randomQuantised } from "./quantised.ts";
 import type { Random } from "./random.ts";
 
-/** The arguments of `expertLinear` that are the matrices, or of `linear` that are one of them. */
+/** The arguments of `expertLinear` that hold the matrices, or those of `linear` that hold one of them. */
 export interface PlacedMatrices {
   readonly weightFormat: WeightFormat;
   readonly weight: Tensor;
@@ -40,7 +40,7 @@ export function expertMatrices(random: Random, weightFormat: WeightFormat, shape
     weightFormat: format,
     ...(Object.fromEntries(Object.entries(tensors).map(([name, tensor]) => [name, (tensor as Tensor).slice(expert, expert + 1).reshape(tensor.shape.slice(1))])) as { weight: Tensor }),
   });
-  // Elements are computed where they are asked for: most tests compare bits, and need none.
+  // Elements are computed on demand: most tests compare bits, and need none.
   const made = (compute: () => Reference, place: ExpertMatrices["place"]): ExpertMatrices => {
     let values: Reference | undefined;
     return { get values() { return (values ??= reshape(compute(), shape)); }, of, place };

@@ -5,10 +5,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { FileError } from "../../lib/errors.ts";
 
-/** A folder of one test file's own. */
+/** A folder for one test file. */
 export interface Scratch {
   readonly folder: string;
-  /** A path in the folder that nothing has had before. */
+  /** A path in the folder that was not used before. */
   newPath(name?: string): string;
   /**
    * A file with a header as given, well-formed or not, and `dataBytes` bytes counting up from 0.
@@ -43,7 +43,7 @@ export function scratch(): Scratch {
 /** The header of a file whose one tensor, `a`, is four bytes. */
 export const oneTensor = `{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}`;
 
-/** The error text after the path when it is opened; fails unless that is a FileError that names the path. */
+/** The text after the path in the error of opening it; fails unless that error is a FileError that names the path. */
 export function refusal(path: string, open: (path: string) => unknown): string {
   try {
     open(path);

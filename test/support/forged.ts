@@ -1,4 +1,4 @@
-/** Sessions' files as another program could write them, every checksum right. */
+/** Sessions' files as another program could write them, with correct checksums. */
 import { openSafetensors, writeSafetensors } from "../../lib/checkpoint/safetensors.ts";
 import type { TensorToWrite } from "../../lib/checkpoint/safetensors.ts";
 

@@ -30,7 +30,7 @@ export interface NetSpec {
   readonly kda?: boolean;
   /** Snapshots. @default none */
   readonly keep?: number;
-  /** Slots of the cache, the slot that is written first, and those that are read. @default one a sequence, its own */
+  /** Slots of the cache, the slot that is written first, and those that are read. @default one per sequence, its own */
   readonly slots?: number;
   readonly rsHead?: number;
   readonly ids?: readonly number[];
@@ -40,7 +40,7 @@ export interface NetSpec {
 
 const f32 = (shape: readonly number[], next: () => number): Reference => fill(shape, "f32", next);
 
-/** Rows of length 1, as ggml's tests have q and k. */
+/** Rows of length 1, as q and k are in ggml's tests. */
 function unitRows(tensor: Reference): Reference {
   const size = tensor.shape.at(-1)!;
   for (let start = 0; start < tensor.data.length; start += size) {
@@ -138,7 +138,7 @@ export function buildUpdate(spec: UpdateSpec, seed = 1): SsmConvUpdateCase {
   };
 }
 
-/** Runs a case through the op that its ids ask for. */
+/** Runs a case through the op that its ids require. */
 export function runUpdate(device: Device, given: SsmConvUpdateCase, apart = false): { out: Float32Array<ArrayBuffer>; cache: Float32Array<ArrayBuffer> } {
   using stack = new DisposableStack();
   const place = ({ shape, data }: Reference) => stack.use(device.tensorFrom("f32", shape, data));

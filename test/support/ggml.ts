@@ -11,13 +11,13 @@ import type { Random } from "./random.ts";
 export const blockNames = (Object.keys(ggmlFormats) as GgmlName[]).filter((name) => ggmlFormats[name].elements > 1);
 export type BlockName = Exclude<GgmlName, "f32" | "f16" | "bf16">;
 
-/** Where a block has numbers of 16 bits. */
+/** Where a block has 16-bit numbers. */
 const halves: Readonly<Partial<Record<GgmlName, readonly number[]>>> = {
   q4_0: [0], q4_1: [0, 2], q5_0: [0], q5_1: [0, 2], q8_0: [0], q2_k: [80, 82], q3_k: [108], q4_k: [0, 2], q5_k: [0, 2], q6_k: [208],
   iq4_nl: [0], iq4_xs: [0],
 };
 
-/** Whether a byte of a block belongs to a number of 16 bits, or is an exponent. */
+/** Whether a byte of a block belongs to a 16-bit number, or is an exponent. */
 export const isScale = (format: GgmlName, byte: number): boolean =>
   format === "gguf-mxfp4" ? byte === 0 : (halves[format] ?? []).some((place) => byte === place || byte === place + 1);
 
@@ -32,7 +32,7 @@ export interface Blocks {
 /**
  * Random blocks.
  *
- * @param anything whether scales are any bits: subnormal, infinite, NaN. Otherwise their absolute values are from 2^-7 to 2^-3.
+ * @param anything whether scales have any bits, such as subnormal, infinite or NaN. Otherwise their absolute values are from 2^-7 to 2^-3.
  */
 export function randomBlocks(random: Random, format: BlockName, rows: number, blocks: number, anything = false): Blocks {
   const { elements, bytes } = ggmlFormats[format];
@@ -52,7 +52,7 @@ export function valuesOf({ bytes, format, columns }: Blocks): Reference {
   return out;
 }
 
-/** The arguments of `linear` and `embedding` that are the matrix. */
+/** The arguments of `linear` and `embedding` that hold the matrix. */
 export function placeBlocks(layouts: Layouts, { format, bytes }: Blocks): { readonly weightFormat: BlockName; readonly weight: Tensor } {
   return { weightFormat: format, weight: layouts.packed("weight", "u8", bytes) };
 }

@@ -1,4 +1,4 @@
-/** Changed copies of the tiny GGUF model: the files, the errors of those that are refused, and the logits of others. */
+/** Changed copies of the tiny GGUF model: the files, the errors of refused ones, and the logits of others. */
 import { expect } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -12,13 +12,13 @@ import { tinyGguf } from "./tiny-gguf.ts";
 
 export const tiny = tinyGguf();
 
-/** Changes of values by their keys; undefined leaves one out. */
+/** Changes of values by their keys; undefined removes a value. */
 export type Values = Readonly<Record<string, GgufValue | undefined>>;
 
 export const u32 = (value: number): GgufValue => ({ type: "u32", value });
 export const text = (value: string): GgufValue => ({ type: "text", value });
 
-/** The tiny model with some values changed, added or left out. */
+/** The tiny model with some values changed, added or removed. */
 export function valued(changes: Values, base = tiny): GgufToWrite {
   const kept = base.values.filter(([key]) => !Object.hasOwn(changes, key));
   const added = Object.entries(changes).flatMap(([key, value]) => (value === undefined ? [] : [[key, value] as const]));

@@ -1,4 +1,4 @@
-/** The golden GGUF models in parts, to change them and write them again. */
+/** The golden GGUF models in parts, which tests change and write again. */
 import { closeSync, openSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { Cursor } from "../../lib/checkpoint/gguf/cursor.ts";
@@ -16,13 +16,13 @@ export function ggufPath(name: string): string {
   return join(models, name, "model.gguf");
 }
 
-/** Texts and their ids in the metadata of a folder's `expected.safetensors`. */
+/** Texts and their ids from the metadata of a folder's `expected.safetensors`. */
 export function expectedTexts(folder: string): (readonly [text: string, ids: readonly number[]])[] {
   using file = openSafetensors(join(folder, "expected.safetensors"));
   return JSON.parse(file.metadata.get("texts") ?? "[]") as [string, number[]][];
 }
 
-/** The name of a type in the reference, by ggml's number. */
+/** The reference's name of a type, by ggml's number. */
 export function formatOfType(type: number): GgmlName {
   return (Object.keys(ggmlFormats) as GgmlName[]).find((name) => ggmlFormats[name].type === type)!;
 }
@@ -68,7 +68,7 @@ function valueOf(metadata: Metadata, key: string): GgufValue {
   return { type: "texts", value: Array.from({ length }, (_, i) => at(i)) };
 }
 
-/** The same model with all weights as F32, which every block stands for. */
+/** The same model with all weights as the F32 numbers that the blocks represent. */
 export function asFloats({ values, tensors }: GgufToWrite): GgufToWrite {
   return {
     values,

@@ -1,6 +1,6 @@
-/** Writes GGUF files, right ones and wrong ones: ggml, `docs/gguf.md`. */
+/** Writes GGUF files, valid and invalid: ggml, `docs/gguf.md`. */
 
-/** A value of metadata, of a type by its name in that document. */
+/** A metadata value; types are named as in that document. */
 export type GgufValue =
   | { readonly type: "u32" | "i32" | "f32"; readonly value: number }
   | { readonly type: "u64" | "i64"; readonly value: number | bigint }
@@ -31,7 +31,7 @@ export interface GgufToWrite {
 
 const numbers = { u32: 4, i32: 5, f32: 6, u64: 10, i64: 11 } as const;
 
-/** Bytes that grow. */
+/** A growing sequence of bytes. */
 class Writer {
   #bytes = new Uint8Array(1 << 16);
   #view = new DataView(this.#bytes.buffer);

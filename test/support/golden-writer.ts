@@ -1,5 +1,5 @@
 /**
- * Golden files of any shape and dtype, in the form of those in test/golden: inputs are random, references are those of
+ * Golden files of any shape and dtype, in the form of those in test/golden: inputs are random, references are computed by
  * test/reference.
  */
 import { mkdirSync } from "node:fs";
@@ -27,7 +27,7 @@ const leaveIt: Change = () => {};
 
 function write(name: string, tensors: Record<string, TensorToWrite>, metadata: Record<string, string>, change: Change): string {
   change(tensors, metadata);
-  const folder = newPath("golden"); // of its own: a golden file's name begins with its kind
+  const folder = newPath("golden"); // a separate folder: a golden file's name begins with its kind
   mkdirSync(folder);
   const path = join(folder, name);
   writeSafetensors(path, tensors, metadata);
@@ -75,7 +75,7 @@ export function writeGatedDelta(
     cuSeqlens: starts(b, t),
   });
   const output = reshape(out, [b, t, hv, dv]);
-  // Like another implementation's float32 results: the right numbers with other last bits.
+  // Like another implementation's float32 results: the right numbers with different last bits.
   const peer = { ...output, data: output.data.map((value, i) => value * (1 + (i % 2 === 0 ? 1e-6 : -1e-6))) };
   const tensors = {
     q: as(dtype, q!),

@@ -41,7 +41,7 @@ interface Golden {
   readonly cuSeqlens: number[];
 }
 
-/** A tensor under its own shape or another. */
+/** A tensor with its own shape or another. */
 function exact(tensor: OpTensor, shape = tensor.shape): Reference {
   return reference(shape, numbersOf(tensor));
 }
@@ -129,7 +129,7 @@ export function loadCausalConv(path: string): CausalConvGolden {
 
 export interface GatedRmsNormGolden {
   readonly name: string;
-  /** z's and the weight's. */
+  /** The format of z and the weight. */
   readonly format: Format;
   readonly x: Reference;
   readonly z: Reference;
@@ -165,7 +165,7 @@ export interface LayerGolden extends Golden {
   /** `[tokens, hidden]` */
   readonly hidden: Reference;
   readonly out: Reference;
-  /** By the name behind `linear_attn.` */
+  /** By the name after `linear_attn.` */
   readonly weights: ReadonlyMap<string, Reference>;
 }
 

@@ -4,7 +4,7 @@ import type { Device, Tensor } from "../../lib/index.ts";
 import { bytesOf } from "./layouts.ts";
 
 const isMac = process.platform === "darwin";
-/** Of all systems that tests run on the largest. */
+/** The largest page size among the systems that tests run on. */
 const page = 16384;
 const [readWrite, anonymous] = [3, isMac ? 0x1002 : 0x22];
 
@@ -14,7 +14,7 @@ const { symbols: libc } = dlopen(isMac ? "libSystem.dylib" : "libc.so.6", {
   munmap: { args: ["ptr", "u64"], returns: "i32" },
 });
 
-/** Copies of tensors, each with its last byte before a page that can't be read, until this is disposed. */
+/** Copies of tensors, each with its last byte just before a page that cannot be read, until this is disposed. */
 export class Guarded implements Disposable {
   readonly #device: Device;
   readonly #stack = new DisposableStack();

@@ -12,7 +12,7 @@ function revoked<T extends object>(target: T): T {
   return proxy;
 }
 
-/** A proxy of an array that says it has `length` elements, each of them `item`. */
+/** A proxy of an array that claims to have `length` elements, each of them `item`. */
 function lying(length: unknown, item: unknown = 1): unknown {
   const of = (key: PropertyKey) => (key === "length" ? length : key === Symbol.iterator ? undefined : item);
   return new Proxy([1, 2], { get: (_, key) => of(key) });
@@ -33,7 +33,7 @@ class LyingBytes extends Uint8Array {
   }
 }
 
-/** An array of two whose iterator would never end. */
+/** An array of two elements whose iterator would never end. */
 function endless(): number[] {
   const array = [1, 2];
   array[Symbol.iterator] = function* () {

@@ -1,4 +1,4 @@
-/** The identity of a folder's model, computed a second time: by hand from the bytes of its files, all in this thread. */
+/** The identity of a folder's model, computed a second time: by hand, from the bytes of its files, all in this thread. */
 import { readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import type { ModelConfig } from "../../lib/model.ts";
@@ -14,7 +14,7 @@ function canonical(value: unknown): string {
 }
 
 /**
- * The identity as the documentation defines it; of a folder without tensors that are left out, or with these.
+ * The identity as the documentation defines it, of a folder's model without the tensors in `leftOut`.
  *
  * @param settings further members of the configuration.
  */

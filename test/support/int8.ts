@@ -1,4 +1,4 @@
-/** A hash of what linear and expertLinear with int8 activations write, for every weight format. */
+/** A hash of the outputs of linear and expertLinear with int8 activations, for every weight format. */
 import { createHash } from "node:crypto";
 import { expertLinear, linear } from "../../lib/index.ts";
 import type { Device, WeightFormat } from "../../lib/index.ts";

@@ -30,14 +30,14 @@ export function expectSameBits(subject: string, numbers: Float32Array, same: Flo
   throw new Error(`${subject}[${i}]: got ${got}, expected the bits of ${wanted}`);
 }
 
-/** Fails unless a narrow result is the float32 one, each number rounded once. */
+/** Fails unless a narrow result equals the float32 one with each number rounded once. */
 export function expectRounded(subject: string, format: Format, narrow: Float32Array, wide: Float32Array): void {
   const expected = new Float32Array(wide.length);
   for (let i = 0; i < wide.length; i++) expected[i] = round(format, wide[i]!);
   expectSameBits(`${subject} in ${format}`, narrow, expected);
 }
 
-/** Prints how near their bounds the results have come since the last report, if GATED_DELTA_TEST_ERRORS is 1. */
+/** Prints how close to their bounds the results have come since the last report, if GATED_DELTA_TEST_ERRORS is 1. */
 export function reportErrors(): void {
   const subjects = [...worst].sort();
   worst.clear();

@@ -1,6 +1,6 @@
 /**
- * Conversations of seeded answers with servers that share a store, of which one is killed in the middle of every other answer. The client asks
- * another one for the same answer then. Each whole answer is compared with that of a server without cache and store.
+ * Conversations of seeded answers with servers that share a store; one is killed in the middle of every other answer. The client
+ * then asks another one for the same answer. Each whole answer is compared with that of a server without a cache and a store.
  */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -19,7 +19,7 @@ interface Victim {
 
 export interface KillOptions {
   readonly device: Device;
-  /** Servers to kill: in this process, and in processes of their own. */
+  /** Servers to kill: in this process, and in separate processes. */
   readonly handlers: number;
   readonly processes: number;
   readonly seed: number;
@@ -27,24 +27,24 @@ export interface KillOptions {
   readonly folder: string;
   /** The place of the store. */
   readonly place: string;
-  /** Told after each kill. */
+  /** Called after each kill. */
   readonly progress?: (killed: number) => void;
 }
 
 export interface KillResult {
-  /** Whole answers, each compared. */
+  /** The number of whole answers, each of which is compared. */
   readonly answers: number;
   readonly killed: number;
-  /** Of the kills, those after the client had got a part of the answer. */
+  /** The kills after the client had received a part of the answer. */
   readonly within: number;
-  /** Tokens of prompts, those of them that were not read, and those of these that came from the store. */
+  /** Tokens of prompts, and those of them that were not read since they were cached. */
   readonly promptTokens: number;
   readonly cachedTokens: number;
   /** Differences, as texts: none are expected. */
   readonly wrong: readonly string[];
 }
 
-/** A server in this process. It ends as if it were killed: its connections break, and nothing is written any more. */
+/** A server in this process. It ends as if it were killed: its connections break, and nothing more is written. */
 function handlerServer(model: LanguageModel, place: string): Victim {
   const cache = model.cache({ bytes: model.states * model.stateBytes + model.pages * model.pageBytes });
   const store = openStore(place);
@@ -109,7 +109,7 @@ export async function killServers({ device, handlers, processes, seed, folder, p
   using model = await LanguageModel.load(device, tinyModel, { states: 64, pages: 256 });
   using reference = plainServer(model, { cache: undefined });
   const random = new Random(seed);
-  // Processes among handlers, evenly.
+  // Processes are spread evenly among handlers.
   const kinds = Array.from({ length: handlers + processes }, (_, i) => Math.floor(((i + 1) * processes) / (handlers + processes)) > Math.floor((i * processes) / (handlers + processes)));
   const open = (own: boolean): Promise<Victim> => (own ? processServer(folder, place) : Promise.resolve(handlerServer(model, place)));
   const sum = { answers: 0, killed: 0, within: 0, promptTokens: 0, cachedTokens: 0, wrong: [] as string[] };
@@ -120,7 +120,7 @@ export async function killServers({ device, handlers, processes, seed, folder, p
     messages.push({ role: "user", content: words(5 + random.below(60), turn) });
     const asked = { messages, seed: turn };
     for (;;) {
-      // Half of the answers lose their server, at the latest with the 12th event, and some of them several.
+      // Half of the answers lose their server, at the 12th event at the latest, and some lose several servers.
       const answer = await ask(victim, asked, sum.killed < kinds.length && random.below(2) > 0 ? random.below(13) : Infinity);
       if (answer === "before" || answer === "within") {
         sum.killed++;

@@ -31,7 +31,7 @@ export function largeVocabulary(size: number, seed = 1): string[] {
   return [...found].slice(0, size);
 }
 
-/** A vocabulary of which every token after the bytes is made by one merge, as training makes it, and the merges in order. */
+/** A vocabulary in which every token after the bytes is made by one merge, as in training, and the merges in order. */
 export function largeMerges(size: number, seed = 1): { readonly words: readonly string[]; readonly merges: readonly (readonly [string, string])[] } {
   const words = new Set(byteCharacters);
   const merges: [string, string][] = [];

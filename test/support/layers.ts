@@ -39,10 +39,10 @@ export const smallConfig: RandomLayerConfig = {
   linear_conv_kernel_dim: 4,
 };
 
-/** Weights by the name behind `linear_attn.`, in Qwen3.5's form. */
+/** Weights by the name after `linear_attn.`, in Qwen3.5's form. */
 export type LayerWeights = ReadonlyMap<string, Reference>;
 
-/** Weights as a trained layer has them: projections keep a signal's size, decays lie between 0.2 and 1. */
+/** Weights like those of a trained layer: projections keep a signal's size, decays lie between 0.2 and 1. */
 export function randomWeights(random: Random, config: RandomLayerConfig, dtype: FloatDType): LayerWeights {
   const { hidden_size: hidden, linear_num_key_heads: keyHeads, linear_num_value_heads: valueHeads } = config;
   const { linear_key_head_dim: keyDim, linear_value_head_dim: valueDim, linear_conv_kernel_dim: width } = config;

@@ -1,6 +1,6 @@
 /**
  * Places the tensors of a case in device memory, between bytes that no op may touch, and checks afterwards whether one
- * did: inputs must be unchanged, outputs may change only where the op is to write.
+ * did: inputs must be unchanged, outputs may change only where the op should write.
  */
 import type { DType, Device, FloatDType, Tensor } from "../../lib/index.ts";
 import { dtypes } from "../../lib/tensor/dtype.ts";
@@ -11,7 +11,7 @@ import type { Random } from "./random.ts";
 /** Elements before and after every tensor: 64 bytes or more, and a multiple of every alignment. */
 const guard = 64;
 
-/** Fillers between elements. In inputs NaN in every dtype, so that reading one shows; in outputs a pattern that is no NaN. */
+/** Fillers between elements. In inputs NaN in every dtype, so that reading one shows; in outputs a pattern that is not NaN. */
 const poison = { input: 0xff, output: 0xa5 } as const;
 
 interface Placed {
@@ -38,7 +38,7 @@ export class Layouts implements Disposable {
   readonly #random: Random | undefined;
   readonly #placed: Placed[] = [];
 
-  /** @param random makes strided layouts of the tensors that may have them; without it all are contiguous. */
+  /** @param random makes strided layouts of the tensors that may have them; without it, all tensors are contiguous. */
   constructor(device: Device, random?: Random) {
     this.#device = device;
     this.#random = random;
@@ -68,7 +68,7 @@ export class Layouts implements Disposable {
     return tensor;
   }
 
-  /** A pool that is read and written in place; only the slots given may change. */
+  /** A pool that is read and written in place; only the given slots may change. */
   pool<D extends FloatDType>(
     name: string,
     format: D,
@@ -108,7 +108,7 @@ export class Layouts implements Disposable {
     return this.#input(name, format, numbers, layout);
   }
 
-  /** The bytes that changed but must not have, one line each. */
+  /** The bytes that changed but should not have, one line each. */
   trespasses(): string[] {
     return this.#placed.flatMap((placed) => {
       const { name, base, before, offset, tensor, writable } = placed;
@@ -187,7 +187,7 @@ export class Layouts implements Disposable {
   }
 }
 
-/** The unit of strides and offsets: 8 elements where a row's length is a multiple of 8. */
+/** The unit of strides and offsets: 8 elements if a row's length is a multiple of 8. */
 export function unitOf(shape: readonly number[]): number {
   return shape.at(-1)! % 8 === 0 ? 8 : 1;
 }
@@ -217,7 +217,7 @@ function contiguous(shape: readonly number[]): number[] {
   return shape.map((_, axis) => Math.max(sizeOf(shape.slice(axis + 1)), 1));
 }
 
-/** Each row of the last dimension, or several without gaps at once: its offset, length and stride, and the index of its elements in the first dimension. */
+/** Visits each row of the last dimension, or several at once if without gaps: offset, length, stride, and index in the first dimension. */
 function eachRow(
   ofShape: readonly number[],
   ofStrides: readonly number[],
@@ -233,14 +233,14 @@ function eachRow(
     if (axis === last) return visit(at, shape[axis]!, strides[axis]!, index);
     for (let i = 0; i < shape[axis]!; i++) walk(axis + 1, at + i * strides[axis]!, axis === 0 ? i : index);
   };
-  // The elements of one dimension are rows of their own: each has its index.
+  // In a single dimension each element is a row of its own, with its own index.
   if (last > 0) walk(0, 0, 0);
   else for (let i = 0; i < shape[0]!; i++) visit(i * strides[0]!, 1, 1, i);
 }
 
-/** The first place where two arrays of one length differ. */
+/** The first place where two arrays of the same length differ. */
 function firstDifferent(one: Elements, other: Elements): number | undefined {
-  // Equal ones, as nearly all are, are compared as bytes at once.
+  // Equal arrays, the usual case, are compared at once as bytes.
   if (Buffer.compare(rawOf(one), rawOf(other)) === 0) return undefined;
   return one.findIndex((value, i) => value !== other[i]);
 }

@@ -1,10 +1,10 @@
-/** A product on the CPU by several numbers of threads. */
+/** A product on the CPU with several numbers of threads. */
 import { Device, linear } from "../../lib/index.ts";
 import type { LinearArguments } from "../../lib/index.ts";
 import { randomQuantised } from "./quantised.ts";
 import type { Random } from "./random.ts";
 
-/** The outputs of random rows by a random matrix of 4 bits in groups of 64, by 1, 2, 3 and 8 threads. */
+/** The products of random rows and a random 4-bit matrix with groups of 64, computed by 1, 2, 3 and 8 threads. */
 export function linearByThreads(random: Random, { rows, columns, features }: Readonly<Record<"rows" | "columns" | "features", number>>, activations?: LinearArguments["activations"]): Float32Array[] {
   const x = Float32Array.from({ length: rows * columns }, () => random.normal());
   const { words, scales, biases } = randomQuantised(random, [features, columns], 4, 64, "f32");

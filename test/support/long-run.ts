@@ -11,7 +11,7 @@ import type { ScheduleMachine } from "./schedules.ts";
 
 /** A job's report to the process that started it. */
 interface Told {
-  /** How many programs, schedules or cases. */
+  /** The number of programs, schedules or cases that ran. */
   readonly run: number;
   /** Counts of events. */
   readonly counts: readonly (readonly [string, number])[];
@@ -21,12 +21,12 @@ interface Told {
   readonly failure: string | undefined;
 }
 
-/** The surroundings of a machine. */
+/** The environment of a machine. */
 export interface Surroundings {
   readonly device: Device;
-  /** Of this process alone; removed at the end. */
+  /** Used by this process alone; removed at the end. */
   readonly folder: string;
-  /** Those of the script's own flags that were given. */
+  /** The flags of the script's own that were given. */
   readonly flags: ReadonlySet<string>;
 }
 
@@ -38,7 +38,7 @@ export interface LongRun<Action, Schedule extends Disposable | AsyncDisposable> 
   readonly what: "programs" | "schedules" | "cases";
   /** The default of that option. */
   readonly count: number;
-  /** Options of this script alone. */
+  /** Options that only this script has. */
   readonly flags?: readonly string[];
   readonly machine: (surroundings: Surroundings) => Promise<ScheduleMachine<Action, Schedule>> | ScheduleMachine<Action, Schedule>;
   /** The conclusions without a failure and with one. */
@@ -46,8 +46,8 @@ export interface LongRun<Action, Schedule extends Disposable | AsyncDisposable> 
 }
 
 /**
- * Does what the command line says (`--programs`, `--schedules` or `--cases`, `--seed`, `--first`, `--jobs`, `--seconds`, `--backend` and the
- * script's own), prints the record and ends the process: with 1 for a failure, 2 for unknown options.
+ * Runs as the command line says (`--programs`, `--schedules` or `--cases`, `--seed`, `--first`, `--jobs`, `--seconds`, `--backend` and the
+ * script's own), prints the record and ends the process: with status 1 for a failure, 2 for unknown options.
  */
 export async function longRun<Action, Schedule extends Disposable | AsyncDisposable>(script: LongRun<Action, Schedule>): Promise<never> {
   const given = readOptions(script.what, script.count, script.flags);
@@ -58,7 +58,7 @@ export async function longRun<Action, Schedule extends Disposable | AsyncDisposa
   const told = given.jobs > 1 ? await inJobs(script.path, given.jobs, given.first, given.count, partOf) : await here(script, given);
   if (given.json) console.log(JSON.stringify(told));
   else printRecord(relative(join(import.meta.dir, "../.."), script.path), told, (performance.now() - start) / 1000, `${script.what} of seed ${seed}`, script.verdict);
-  // Models that still have work would keep the process alive.
+  // Models with pending work would keep the process alive.
   process.exit(told.failure === undefined ? 0 : 1);
 }
 
@@ -82,7 +82,7 @@ interface Given {
   readonly jobs: number;
   readonly seconds: number;
   readonly backend: BackendName;
-  /** Whether this process is a job of another one, which reads its report. */
+  /** Whether this process is a job of another process, which reads its report. */
   readonly json: boolean;
   readonly flags: ReadonlySet<string>;
 }
@@ -116,7 +116,7 @@ export function deviceText({ backend, emulated, isa }: Device): string {
 }
 
 /**
- * Runs `count` of them, from `first` on, in several processes at a time, each an equal part.
+ * Runs `count` units, from `first` on, in several processes at a time, each with an equal share.
  *
  * @param partOf the arguments that tell the script at `path` which part to run; it prints its {@link Told} as JSON.
  */

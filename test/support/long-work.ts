@@ -4,7 +4,7 @@ import type { Device, Op, Tensor } from "../../lib/index.ts";
 
 const outFeatures = 16;
 
-/** An op, and where it writes: `rows` rows of sums of ones, in order. Its output starts as ones, which no sum is. */
+/** An op and its output: `rows` rows of sums of ones, in order. The output starts as ones, which no sum equals. */
 export interface LongOp {
   readonly op: Op;
   readonly out: Tensor<"f32">;
@@ -35,7 +35,7 @@ function pagesOf(shape: readonly number[]): number {
   return Math.ceil(bytes / 16384) * 16384;
 }
 
-/** Rows of a {@link longOp} that keep the device busy for about so long. */
+/** The number of rows with which a {@link longOp} keeps the device busy for about that long. */
 export function rowsFor(device: Device, milliseconds: number): number {
   for (let rows = 4; ; rows *= 4) {
     const { op } = longOp(device, false, rows);
@@ -49,7 +49,7 @@ export function rowsFor(device: Device, milliseconds: number): number {
   }
 }
 
-/** Rows of an output that have been written. Those of one op are written in order, except for the last few. */
+/** The number of rows of an output that have been written. An op writes its rows in order, except for the last few. */
 export function rowsWritten(out: Float32Array): number {
   let written = 0;
   for (let at = 0; at < out.length; at += outFeatures) if (out[at] !== 1) written++;

@@ -15,7 +15,7 @@ export const microNames = Object.keys(microFormats) as MicroName[];
 /**
  * A matrix of random elements, none of which is NaN.
  *
- * @param anything whether elements and scales are any bits. Otherwise scales are so that elements are about 1 / sqrt(columns) large.
+ * @param anything whether elements and scales have any bits. Otherwise scales are such that elements are about 1 / sqrt(columns) large.
  */
 export function randomMicro(random: Random, format: MicroName, [rows, columns]: readonly [number, number], anything = false): Micro {
   const { bits, group } = microFormats[format];
@@ -26,7 +26,7 @@ export function randomMicro(random: Random, format: MicroName, [rows, columns]: 
   };
   for (let i = 0; i < words.data.length; i++) words.data[i] = byte() + 256 * byte() + 65536 * byte() + 2 ** 24 * byte();
   const scales = reference([rows, columns / group]);
-  // Elements of 4 bits are about 3 large, of 8 bits 100; a scale of E4M3 has 8 steps for a power of two.
+  // 4-bit elements are about 3 large, 8-bit ones 100; an E4M3 scale has 8 steps per power of two.
   const least = Math.round(Math.log2(1 / (Math.sqrt(columns) * (bits === 8 ? 100 : 3))));
   for (let i = 0; i < scales.data.length; i++) {
     scales.data[i] = anything ? random.below(256) : format === "nvfp4" ? Math.max(1, 8 * (7 + least) + random.below(9)) : 127 + least + random.below(2);
@@ -34,7 +34,7 @@ export function randomMicro(random: Random, format: MicroName, [rows, columns]: 
   return { format, words, scales };
 }
 
-/** The arguments of `linear` and `embedding` that are the matrix. */
+/** The arguments of `linear` and `embedding` that hold the matrix. */
 export function placeMicro(layouts: Layouts, { format, words, scales }: Micro): { readonly weightFormat: MicroName; readonly weight: Tensor; readonly scales: Tensor } {
   return { weightFormat: format, weight: layouts.packed("weight", "u32", words), scales: layouts.packed("scales", "u8", scales) };
 }
@@ -47,7 +47,7 @@ export function microTensors(module: string, { words, scales }: Micro): Record<s
   };
 }
 
-/** MLX's numbers: all elements with many scales and their values; a random matrix, and its product with x. See test/golden/micro/make.py. */
+/** MLX's results: all elements with many scales, their values; a random matrix, its product with x. See test/golden/micro/make.py. */
 export interface GoldenMicro {
   readonly all: Micro;
   readonly values: Reference;

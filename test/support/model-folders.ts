@@ -28,9 +28,9 @@ export interface TinyModel {
   readonly maxPositions: number;
   readonly tied: boolean;
   readonly dtype: FloatDType;
-  /** Of layers whose MLP is a mixture of experts. */
+  /** For layers whose MLP is a mixture of experts. */
   readonly experts?: TinyExperts;
-  /** Whether matrices whose rows are whole groups are in MLX's micro-scaled forms, each in any. */
+  /** Whether matrices whose rows are whole groups are in MLX's micro-scaled forms, each in a random one. */
   readonly micro?: boolean;
 }
 
@@ -45,10 +45,10 @@ export interface TinyExperts {
   readonly dense: readonly number[];
 }
 
-/** Five experts, of which a token has two, in all layers but one. */
+/** Five experts, two of them per token, in all layers but one. */
 export const tinyExperts: TinyExperts = { count: 5, perToken: 2, intermediate: 24, shared: 32, normalized: true, dense: [1] };
 
-/** Three layers of two kinds, and sizes that no kernel is specialised for. */
+/** Three layers of two kinds, and sizes for which no kernel is specialised. */
 export const tinyModel: TinyModel = {
   hidden: 40,
   intermediate: 56,
@@ -107,7 +107,7 @@ export function tinyConfig(model: TinyModel): Record<string, unknown> {
   };
 }
 
-/** Writes a model of a seed to a folder. Weights keep a signal's size; its logits differ clearly from token to token. */
+/** Writes the model of a seed to a folder. Weights keep a signal's size; its logits differ clearly from token to token. */
 export function writeTinyModel(folder: string, model: TinyModel, seed: number): string {
   const random = new Random(seed);
   const { hidden, intermediate, vocabulary, heads, kvHeads, headDim, keyHeads, valueHeads, keyDim, valueDim, convWidth, dtype, experts } = model;

@@ -1,4 +1,4 @@
-/** Models for tests: tiny random ones, written to a folder of the calling file's own. */
+/** Models for tests: tiny random ones, written to a folder that belongs to the calling file. */
 import { expect } from "bun:test";
 import { existsSync } from "node:fs";
 import { GatedDeltaError } from "../../lib/index.ts";
@@ -16,7 +16,7 @@ const written = new Map<string, string>();
 export function tinyFolder(change: Partial<TinyModel> = {}, seed = 1): string {
   const key = JSON.stringify([change, seed]);
   let folder = written.get(key);
-  // The end of another test file removes its own folder.
+  // When another test file ends, it removes its own folder.
   if (folder === undefined || !existsSync(folder)) written.set(key, (folder = writeTinyModel(newPath(), { ...tinyModel, ...change }, seed)));
   return folder;
 }
@@ -31,19 +31,19 @@ export function textOf(seed: number, count: number, vocabulary: number = tinyMod
   return Array.from({ length: count }, (_, i) => (seed * 7919 + i * i * 31 + i * 17) % vocabulary);
 }
 
-/** A copy of the logits that one run of one sequence gives. */
+/** A copy of the logits of one run of one sequence. */
 export async function logitsOf(model: LanguageModel, sequence: Sequence, tokens: BatchEntry["tokens"], logits: "last" | "all" = "all"): Promise<Float32Array> {
   const [result] = await model.run([{ sequence, tokens, logits }]);
   return result!.logits.slice();
 }
 
-/** The logits of a text that is read whole by a sequence of its own. */
+/** The logits of a text that a new sequence reads as a whole. */
 export async function coldLogits(model: LanguageModel, tokens: readonly number[]): Promise<Float32Array> {
   using sequence = model.sequence();
   return await logitsOf(model, sequence, tokens);
 }
 
-/** The error of this library that a promise is rejected with. */
+/** The library's error with which a promise is rejected. */
 export async function rejection(promise: Promise<unknown>): Promise<GatedDeltaError> {
   const error = await promise.then(() => undefined, (reason: unknown) => reason);
   expect(error).toBeInstanceOf(GatedDeltaError);

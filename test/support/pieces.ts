@@ -8,11 +8,11 @@ import { makeTensor } from "../../lib/tensor/tensor.ts";
 import { bytesOf } from "./layouts.ts";
 import type { Random } from "./random.ts";
 
-/** Where pieces lie. */
+/** Where the pieces are. */
 export interface PiecesLayout {
-  /** Of each of the files, which have a window each. */
+  /** The paths of the files, each of which has a window. */
   readonly paths: readonly string[];
-  /** The remainder by four that all pieces begin at. */
+  /** The remainder modulo four of the position at which every piece begins. */
   readonly remainder: number;
 }
 
@@ -42,7 +42,7 @@ export function mapPieces(device: Device, tensor: Tensor, random: Random, { path
   return { windows, pieces, bytes };
 }
 
-/** The tensor with its matrices as pieces of mapped files. */
+/** A tensor whose matrices are pieces of mapped files. */
 export function inPieces(device: Device, tensor: Tensor, random: Random, layout: PiecesLayout): Tensor {
   const { windows, pieces, bytes } = mapPieces(device, tensor, random, layout);
   const storage = device[fileMapping].join("test", pieces, bytes)!;

@@ -1,24 +1,24 @@
-/** Tests of random schedules themselves: they must find faults that are planted into the library. */
+/** Tests of random schedules themselves: they must find faults that are planted in the library. */
 import { describe, expect, test } from "bun:test";
 import { runSchedules, textOf } from "./schedules.ts";
 import type { ScheduleMachine } from "./schedules.ts";
 
-/** Gives a machine of its own or one that tests share. */
+/** Provides a new machine, or one that tests share. */
 type Open<Action, Schedule extends Disposable | AsyncDisposable> = () => ScheduleMachine<Action, Schedule> | Promise<ScheduleMachine<Action, Schedule>>;
 
 /** A run's seed and length. */
 export interface Share {
   readonly seed: number;
   readonly count: number;
-  /** Names a new folder, which need not exist. */
+  /** Names a new folder, which need not exist yet. */
   readonly folder: () => string;
 }
 
 /**
  * Tests that each planted fault is found within `count` schedules.
  *
- * @param open gives the machine, before the fault is planted.
- * @param faults functions that plant a fault until it is disposed of.
+ * @param open provides the machine, before the fault is planted.
+ * @param faults functions that plant a fault until their result is disposed of.
  */
 export function testPlantedFaults<Action, Schedule extends Disposable | AsyncDisposable>(open: Open<Action, Schedule>, faults: Readonly<Record<string, () => Disposable>>, { seed, count, folder }: Share): void {
   describe(`each planted fault is found within ${count}`, () => {
@@ -31,7 +31,7 @@ export function testPlantedFaults<Action, Schedule extends Disposable | AsyncDis
   });
 }
 
-/** Tests that a failing schedule is cut down, and that a schedule follows from its seed and number alone. */
+/** Tests that a failing schedule is reduced, and that a schedule follows from its seed and number alone. */
 export function testShrinking<Action, Schedule extends Disposable | AsyncDisposable>(open: Open<Action, Schedule>, plant: () => Disposable, first: string, { seed, count, folder }: Share): void {
   test("a failing one is cut down and named by its seed", async () => {
     const machine = await open();

@@ -7,7 +7,7 @@ import type { BatchSpec, ConvSpec, DeltaSpec, GatedDeltaSpec, NormSpec, StepSpec
 
 const share = Number(process.env["GATED_DELTA_TEST_SHARE"] ?? "1");
 
-/** Of a list, what a process that runs a share of the random cases tests: every third value, from another one for each `turn`. */
+/** The values of a list that a process with a share of the random cases tests: every third one, starting elsewhere for each `turn`. */
 export function shareOf<T>(values: readonly T[], turn: number): readonly T[] {
   return share < 1 ? values.filter((_, i) => (i + turn) % 3 === 0) : values;
 }
@@ -15,7 +15,7 @@ export function shareOf<T>(values: readonly T[], turn: number): readonly T[] {
 /**
  * Checks a property on a backend's share of `cases` random values, at least three.
  *
- * GATED_DELTA_TEST_SEED takes other values than those of every run, GATED_DELTA_TEST_SHARE more or fewer of them.
+ * GATED_DELTA_TEST_SEED selects other values than the usual ones, GATED_DELTA_TEST_SHARE more or fewer of them.
  */
 export function forAll<T>(
   backend: Backend,
@@ -33,7 +33,7 @@ function fits({ sizes }: Backend, spec: DeltaSpec, tokens: number, slots: number
   return tokens <= sizes.mostTokens && state * slots <= sizes.mostState && state * tokens <= sizes.mostWork;
 }
 
-/** Random cases of each op, as large as a backend can take. */
+/** Random cases of each op, as large as a backend can handle. */
 export const specsFor = {
   gatedDelta: (backend: Backend): fc.Arbitrary<GatedDeltaSpec> =>
     gatedDeltaSpecs.filter((spec) => fits(backend, spec, rowsOf(spec.batch), spec.batch.slots)),

@@ -1,4 +1,4 @@
-/** Programs from PyPI, in a virtual environment for the time of a test. */
+/** Programs from PyPI, in a virtual environment for the duration of a test. */
 import { join } from "node:path";
 
 /**

@@ -1,4 +1,4 @@
-/** Quantised modules as mlx-lm writes them. */
+/** Quantised modules in the form that mlx-lm writes. */
 import { encode } from "../../lib/tensor/dtype.ts";
 import type { FloatDType } from "../../lib/index.ts";
 import { fileDTypes } from "../../lib/checkpoint/safetensors.ts";

@@ -30,7 +30,7 @@ export function randomQuantised(
   };
 }
 
-/** The arguments of `linear` and `embedding` that are the matrix. */
+/** The arguments of `linear` and `embedding` that hold the matrix. */
 export function placeQuantised(
   layouts: Layouts,
   { words, scales, biases }: Quantised,

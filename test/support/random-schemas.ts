@@ -1,4 +1,4 @@
-/** Random JSON schemas whose values are of bounded size, and values' validity by independent means. Usable outside of bun's tests, too. */
+/** Random JSON schemas whose values are of bounded size, and an independent check of values. Also usable outside bun's tests. */
 import Ajv from "ajv/dist/2020.js";
 import { isIPv4 } from "node:net";
 import type { Random } from "./random.ts";
@@ -36,18 +36,18 @@ function isTime(text: string): boolean {
   return Number(hours) < 24 && Number(minutes) < 60 && Number(seconds) < 60 && Number(zoneHours) < 24 && Number(zoneMinutes) < 60;
 }
 
-/** One for all schemas: compiling the schema of schemas takes longer than any of them. */
+/** Shared by all schemas: compiling the meta-schema takes longer than compiling any of them. */
 const ajv = new Ajv({ strict: false, formats });
 
-/** A validator of JSON Schema 2020-12 that is not ours. */
+/** A validator of JSON Schema 2020-12 that is not part of this library. */
 export function validator(schema: unknown): (value: unknown) => boolean {
   const validate = ajv.compile(schema as object | boolean) as (value: unknown) => boolean;
-  // It is not asked for again, and a long run has thousands.
+  // The schema is not used again, and a long run has thousands.
   if (typeof schema === "object") ajv.removeSchema(schema as object);
   return validate;
 }
 
-/** A schema of values of bounded size. */
+/** A schema whose values are of bounded size. */
 export function randomSchema(random: Random): unknown {
   const names = ["t", "u"];
   const shared = Object.fromEntries(names.map((name) => [name, one(random, 1, [])]));

@@ -3,7 +3,7 @@
  * The generator is Bob Jenkins's small fast one, jsf32 (burtleburtle.net/bob/rand/smallprng.html, public domain).
  */
 export class Random {
-  // Always whole numbers of 32 bits: a field that holds a wider one, even once, is slow for good.
+  // Always 32-bit integers: a field that holds a wider number, even once, stays slow.
   #a = 0xf1ea5eed | 0;
   #b: number;
   #c: number;
@@ -43,7 +43,7 @@ export class Random {
     return Math.sqrt(-2 * Math.log(1 - this.uniform())) * Math.cos(2 * Math.PI * this.uniform());
   }
 
-  /** One of several. */
+  /** A random one of several. */
   pick<T>(items: readonly T[]): T {
     return items[this.below(items.length)]!;
   }

@@ -1,4 +1,4 @@
-/** The C structs as plain bytes, for calls that the TypeScript of this package never makes. */
+/** The C structs as plain bytes, for calls that this package's TypeScript never makes. */
 import { constants, structs } from "../../lib/native/layout.ts";
 
 export type Fields = Readonly<Record<string, number>>;
@@ -21,7 +21,7 @@ export class Descriptor {
     this.set("version", constants.GD_ABI_VERSION);
   }
 
-  /** A field of 32 bits. */
+  /** A 32-bit field. */
   get(path: string): number {
     return this.view.getUint32(this.#at(path).at, true);
   }
@@ -59,7 +59,7 @@ export class Descriptor {
     return this;
   }
 
-  /** Bytes for a call. */
+  /** The bytes for a call. */
   get bytes(): Uint8Array {
     return new Uint8Array(this.view.buffer);
   }

@@ -9,9 +9,9 @@ import type { Fields } from "./raw-descriptor.ts";
 export const native = library() as unknown as Record<keyof typeof symbols, (...args: unknown[]) => number>;
 /** Eight bytes for a result. */
 export const word = () => new Uint32Array(new ArrayBuffer(8));
-/** The u64 in eight bytes. */
+/** The u64 in those eight bytes. */
 export const wide = (words: Uint32Array) => words[0]! + words[1]! * 2 ** 32;
-/** A text of the last failure. */
+/** The text of the last failure. */
 export const lastError = (which: number) => String(library().gd_last_error(which));
 
 /** Opens a CPU device of one thread. */
@@ -34,7 +34,7 @@ export function createBuffer(bytes: number, of = device): number {
 
 /** Length of every buffer in the sound descriptors. */
 export const bufferBytes = 16384;
-/** One buffer a tensor argument, so that nothing overlaps. */
+/** One buffer per tensor argument, so that nothing overlaps. */
 const buffers = new Map<string, number>();
 export function bufferFor(argument: string): number {
   let handle = buffers.get(argument);
@@ -47,13 +47,13 @@ const zeros = ["cu_seqlens", "counts", "checkpoint_offsets", "checkpoint_tokens"
 
 type Shapes = Readonly<Record<string, readonly number[]>>;
 
-/** A sound descriptor of an op: plain numbers, then f32 tensors in buffers of their own, then i32 index data. */
+/** A sound descriptor of an op: plain numbers, then f32 tensors in separate buffers, then i32 index data. */
 function sound(name: string, numbers: Fields, tensors: Shapes, indices: Fields): Descriptor {
   const descriptor = new Descriptor(name);
   for (const [field, value] of Object.entries(numbers)) descriptor.set(field, value);
   for (const [argument, shape] of Object.entries(tensors)) descriptor.tensor(argument, bufferFor(argument), shape);
   for (const [argument, count] of Object.entries(indices)) {
-    // Zeros are sound cuSeqlens of empty sequences, and -1 a sound slot, so one buffer of each serves all.
+    // Zeros are sound cuSeqlens of empty sequences, and -1 is a sound slot, so one buffer of each serves all arguments.
     descriptor
       .set(`${argument}.buffer`, zeros.includes(argument) ? bufferFor("zeros") : minusOnes)
       .set(`${argument}.count`, count);
@@ -96,7 +96,7 @@ const net = {
 };
 const update = { weight: [8, 4], x: [2, 8], out: [2, 8] };
 
-/** 4 bits, in groups of 64; weight is of u32 words. */
+/** 4 bits, in groups of 64; the weight consists of u32 words. */
 const quantised = { weight: [16, 8], scales: [16, 1], biases: [16, 1] };
 
 /** A sound descriptor of each op, by the function that encodes it. */
@@ -207,7 +207,7 @@ export const ops: Record<string, Descriptor> = {
   ),
 };
 
-/** Sound descriptors of another form. */
+/** Sound descriptors in another form. */
 export const otherForms: readonly (readonly [name: string, form: string, descriptor: Descriptor])[] = [
   [
     "gd_encode_embedding",
@@ -216,9 +216,9 @@ export const otherForms: readonly (readonly [name: string, form: string, descrip
   ],
 ];
 
-/** Whether the native side has released a buffer of a device: no op takes it then. Nothing stays encoded. */
+/** Whether the native side has released a buffer of a device: ops refuse it then. Nothing stays encoded. */
 export function isReleased(of: number, buffer: number): boolean {
-  const op = new Descriptor("gd_linear"); // of no rows
+  const op = new Descriptor("gd_linear"); // without rows
   for (const [tensor, rows] of Object.entries({ x: 0, weight: 1, out: 0 })) op.tensor(tensor, buffer, [rows, 1]);
   const status = encode("gd_encode_linear", of, op);
   expect(native.gd_discard(of)).toBe(c.GD_OK);
@@ -242,7 +242,7 @@ export function encode(name: string, target: number, descriptor: Descriptor): nu
   return native[name as "gd_encode_linear"](target, descriptor.bytes);
 }
 
-/** A refusal has one of its statuses and a message. */
+/** A refusal has one of these statuses and a message. */
 export function expectRefused(status: number, what: string): void {
   expect([what, wrongStatuses.includes(status as never)]).toEqual([what, true]);
   expect([what, lastError(0) !== "", lastError(3) !== ""]).toEqual([what, true, true]);

@@ -1,8 +1,8 @@
 /**
- * Models that recite: which answer they give depends only on how many messages came before it. An answer's tokens are its own, so
- * each token gives the next one; a Gated DeltaNet counts the beginnings of messages and so chooses the first, and the one after
- * `</think>`, which is a token of its own. Weights are written by hand, and everything runs as in any other model. Usable
- * outside of bun's tests, too.
+ * Models that recite: their answer depends only on how many messages came before it. No two answers share a token, so
+ * each token determines the next one; a Gated DeltaNet counts the beginnings of messages, which determines the first token and the
+ * one after `</think>`, which is a single token. Weights are written by hand, and everything runs as in any other model. Also
+ * usable outside bun's tests.
  */
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -13,7 +13,7 @@ import { tinyConfig, tinyModel } from "./model-folders.ts";
 
 /** Answers, and how a model recites them. */
 export interface Recital {
-  /** The answers, by how many `<|im_start|>` the prompt has. */
+  /** The answers, by the number of `<|im_start|>` in the prompt. */
   readonly answers: Readonly<Record<number, string>>;
   /** The chat template. It begins messages with `<|im_start|>` and ends them with `<|im_end|>`. */
   readonly template: string;
@@ -29,7 +29,7 @@ const tags = ["<think>", thought, "<tool_call>", "</tool_call>", "<tool_response
 const [start, end] = [1, 2];
 const base = join(import.meta.dir, "../golden/models/qwen3_5-mlx-mixed");
 
-/** Cuts texts, given as units, into pieces of a few units, of which no two are the same and none is in `seen`. */
+/** Cuts texts, given as units, into pieces of a few units; no two pieces are the same and none is in `seen`. */
 function piecesOf(answers: readonly (readonly string[])[], seen: Set<string>): string[][] {
   return answers.map((answer) => {
     const pieces: string[] = [];
@@ -58,7 +58,7 @@ export function writeReciter(folder: string, { answers, template, tokens: cut = 
   const { added_tokens: added, model } = tokenizer;
   const bytesOf = (text: string) => [...new TextEncoder().encode(text)].map((byte) => byteCharacters[byte]!);
   const unitsOf = (answer: string) => (cut === "split" ? bytesOf(answer) : cut === "same" ? [...answer] : [...answer].map((character) => bytesOf(character).join("")));
-  // Thoughts and what follows them, in turn.
+  // Thoughts and the text after them, in turn.
   const texts = Object.values(answers).flatMap((answer) => (answer.includes(thought) ? [answer.slice(0, answer.indexOf(thought)), answer.slice(answer.indexOf(thought) + thought.length)] : ["", answer]));
   const pieces = piecesOf(texts.map(unitsOf), new Set([...tags, ...Object.keys(model.vocab)]));
   const addToken = (id: number, content: string) => added.push({ id, content, single_word: false, lstrip: false, rstrip: false, normalized: false, special: false });
@@ -75,7 +75,7 @@ export function writeReciter(folder: string, { answers, template, tokens: cut = 
   writeFileSync(join(folder, "tokenizer_config.json"), readFileSync(join(base, "tokenizer_config.json")));
   writeFileSync(join(folder, "chat_template.jinja"), template);
 
-  // A hidden state: 1, whether the token begins a message or ends thoughts, how many have begun, and which token of an answer it is.
+  // A hidden state: 1, whether the token begins a message or ends thoughts, how many messages have begun, and which answer token it is.
   const [one, begins, count, ends, own] = [0, 1, 2, 3, 4];
   const hidden = Math.ceil((own + vocabulary - first) / 8) * 8;
   const sizes = { ...tinyModel, hidden, vocabulary, layers: "ga", valueHeads: 1, tied: false };
@@ -103,7 +103,7 @@ export function writeReciter(folder: string, { answers, template, tokens: cut = 
 
   // The state's first value goes from c to c + β (v − c) with each beginning, and stays otherwise.
   const mixer = "model.layers.0.linear_attn";
-  const rms = Math.sqrt(hidden / 2); // by which the norm multiplies states of two ones
+  const rms = Math.sqrt(hidden / 2); // the factor by which the norm multiplies states with two ones
   const [beta, value, never] = [0.1, 1e-6, -40];
   const channels = 2 * keyDim + valueDim;
   put(`${mixer}.in_proj_qkv.weight`, [channels, hidden], [0, one, 1], [keyDim, one, 1], [2 * keyDim, one, (2 * value) / rms]);
@@ -115,7 +115,7 @@ export function writeReciter(folder: string, { answers, template, tokens: cut = 
   put(`${mixer}.dt_bias`, [1], [0, 0, -20]);
   put(`${mixer}.norm.weight`, [valueDim], [0, 0, 300]);
   put(`${mixer}.out_proj.weight`, [hidden, valueDim], [count, 0, 1]);
-  /** The third number of a hidden state after so many beginnings. The output gate is smaller where the state has two ones. */
+  /** The third number of a hidden state after that many beginnings. The output gate is smaller where the state has two ones. */
   const counted = (beginnings: number, ones: 1 | 2): number => {
     const written = (2 * value) / (1 + Math.exp(-2 * value));
     const read = (written * (1 - (1 - beta) ** beginnings)) / Math.sqrt(keyDim);
@@ -123,7 +123,7 @@ export function writeReciter(folder: string, { answers, template, tokens: cut = 
     return ((read / Math.sqrt(read ** 2 / valueDim + 1e-6)) * 300 * gate) / (1 + Math.exp(-gate));
   };
 
-  // The beginning whose count is nearest: the least (c − m)², so the greatest 2 c m − m².
+  // The answer whose count is nearest: the smallest (c − m)², so the largest 2 c m − m².
   put("model.norm.weight", [hidden]);
   const weights: [row: number, column: number, value: number][] = ids.map((id) => [id, one, -1e6]);
   let id = first;

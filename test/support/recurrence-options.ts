@@ -7,8 +7,8 @@ export type RecurrenceOptions = Pick<DeltaSpec, "gateForm" | "gateDims" | "betaF
 const betaForms = ["given", "sigmoid", "2-sigmoid"] as const;
 
 /**
- * Every combination of them. On an emulated GPU each takes a tenth of a second; there each combination of the others has one form of beta, in turn:
- * one kernel resolves beta for all of them, and each pair of options still occurs.
+ * Every combination of them. On an emulated GPU each takes a tenth of a second; there, each combination of the other options has
+ * one form of beta, in turn: one kernel resolves beta for all of them, and each pair of options still occurs.
  */
 export function recurrenceOptions({ emulated }: Backend): RecurrenceOptions[] {
   const all: RecurrenceOptions[] = [];

@@ -1,5 +1,5 @@
 /**
- * Runs the library's ops on cases of the reference: uploads the inputs in the formats asked for, runs, downloads, and
+ * Runs the library's ops on cases of the reference: uploads the inputs in the requested formats, runs, downloads, and
  * fails if the op wrote to memory that it must not change.
  */
 import { expect } from "bun:test";
@@ -54,24 +54,24 @@ export interface StepFormats extends DeltaFormats {
 
 /** How to run a case. */
 export interface Running {
-  /** Makes strided layouts; without it tensors are contiguous. */
+  /** Makes strided layouts; without it, tensors are contiguous. */
   readonly layouts?: Random | undefined;
   readonly algorithm?: Algorithm | undefined;
 }
 
-/** The formats that a description of a case asks for. */
+/** The formats in the description of a case. */
 export function deltaFormats(spec: DeltaSpec): DeltaFormats {
   const { format, weightFormat: weight, stateFormat: state, outFormat: out } = spec;
   return { format, gate: gateFormatOf(spec), beta: betaFormatOf(spec), aLog: weight, dtBias: weight, state, out };
 }
 
-/** The formats that a description of a step asks for. */
+/** The formats in the description of a step. */
 export function stepFormats(spec: StepSpec): StepFormats {
   const { weightFormat: weight, convStateFormat: convState } = spec;
   return { ...deltaFormats(spec), convWeight: weight, convBias: weight, convState, normWeight: weight };
 }
 
-/** The formats that a description of a convolution asks for. */
+/** The formats in the description of a convolution. */
 export function convFormats({
   format,
   weightFormat: weight,
@@ -81,7 +81,7 @@ export function convFormats({
   return { format, weight, bias: weight, state, out };
 }
 
-/** The formats that a description of a norm asks for. */
+/** The formats in the description of a norm. */
 export function normFormats({ xFormat: x, format, weightFormat: weight, outFormat: out }: NormSpec): NormFormats {
   return { x, format, weight, out };
 }
@@ -120,7 +120,7 @@ export function writtenSlots({ cuSeqlens, readSlots, writeSlots }: BatchOptions)
   return writeSlots ?? readSlots ?? Array.from({ length: (cuSeqlens?.length ?? 2) - 1 }, (_, s) => s);
 }
 
-/** The arguments that both recurrent ops take unchanged; options that a case leaves out stay out. */
+/** The arguments that both recurrent ops take unchanged; options that a case omits stay omitted. */
 function optionsOf(given: GatedDeltaOptions, perKey: boolean) {
   const { gateForm, gateBound, betaForm, headMap, qkNorm, qkNormEps, scale } = given;
   return {

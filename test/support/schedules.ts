@@ -1,6 +1,6 @@
 /**
- * Random schedules: the n-th schedule of a seed follows from the two numbers alone and runs on a machine, which compares the
- * library with a model of it. A run ends at the first difference, cut down to the actions that it needs if they repeat.
+ * Random schedules: the n-th schedule of a seed follows from the two numbers alone and runs on a machine, which compares
+ * the library with a model of it. A run ends at the first difference; a repeatable schedule is then reduced to the actions it needs.
  */
 import { rmSync } from "node:fs";
 import { join } from "node:path";
@@ -18,36 +18,36 @@ export class Counts extends Map<string, number> {
 
 /** A schedule that has not run. */
 export interface Text<Action> {
-  /** The machine may draw more from it than the actions. */
+  /** The machine may derive more than the actions from it. */
   readonly seed: number;
   readonly actions: readonly Action[];
 }
 
-/** Runs schedules: one kind of actions, their model, and the part of the library that they use. */
+/** Runs schedules: one kind of action, its model, and the part of the library that it uses. */
 export interface ScheduleMachine<Action, Schedule extends Disposable | AsyncDisposable> {
   readonly unit: "program" | "schedule" | "case";
   /** The reference of the comparison, in words. */
   readonly reference: "the model" | "the cold run" | "float64";
-  /** Whether the same actions give the same events each time, so that a failing schedule can be cut down. */
+  /** Whether the same actions give the same events each time, so that a failing schedule can be reduced. */
   readonly repeatable: boolean;
-  /** The models that schedules run on, for records. */
+  /** The models on which schedules run, for records. */
   readonly models?: readonly string[];
   /** The actions of the n-th schedule. */
   make(random: Random, n: number): readonly Action[];
   /** Begins a schedule. Disposing of it must not fail, whatever happened. */
   begin(seed: number, folder: string, counts: Counts): Schedule | Promise<Schedule>;
-  /** Does one action; throws if the library and the model differ. */
+  /** Performs one action; throws if the library and the model differ. */
   step(schedule: Schedule, action: Action): Promise<void> | void;
-  /** Compares what is left after the last action. */
+  /** Makes the remaining comparisons after the last action. */
   end(schedule: Schedule): Promise<void> | void;
-  /** The events so far, a line each. */
+  /** The events so far, one line each. */
   describe(schedule: Schedule): readonly string[];
 }
 
-/** A machine with models of its own. */
+/** A machine that has opened its own models. */
 export type OpenedMachine<Action, Schedule extends Disposable | AsyncDisposable> = ScheduleMachine<Action, Schedule> & Disposable;
 
-/** Of machines whose sessions run at the same time, so that the same schedule may go another way each time. */
+/** For machines whose sessions run at the same time, so that the same schedule may run differently each time. */
 export const concurrent = { unit: "schedule", reference: "the cold run", repeatable: false } as const;
 
 /** The results of a run. */
@@ -63,9 +63,9 @@ export interface Report {
 
 /** Options of {@link runSchedules}. */
 export interface RunOptions {
-  /** Whether a failing schedule is cut down. @default true */
+  /** Whether a failing schedule is reduced. @default true */
   readonly shrinking?: boolean;
-  /** No schedule begins later. @default no limit */
+  /** No schedule begins after this time. @default no limit */
   readonly seconds?: number;
 }
 
@@ -121,7 +121,7 @@ async function attempt<Action, Schedule extends Disposable | AsyncDisposable>(ma
   }
 }
 
-/** Leaves actions out as long as the schedule still fails: halves first, single actions last. */
+/** Removes actions as long as the schedule still fails: halves first, single actions last. */
 async function shrunk<Action, Schedule extends Disposable | AsyncDisposable>(machine: ScheduleMachine<Action, Schedule>, text: Text<Action>, folder: string, name: string, first: Failure): Promise<string> {
   const again = (actions: readonly Action[]) => attempt(machine, { ...text, actions }, folder, new Counts());
   let { actions } = text;
@@ -148,7 +148,7 @@ export interface Call<Name extends string> {
   readonly seed: number;
 }
 
-/** Calls of actions, each as often as its weight says. */
+/** Random calls of actions, each with a frequency given by its weight. */
 export function anyCalls<Name extends string>(random: Random, weights: Readonly<Record<Name, number>>, count: number): Call<Name>[] {
   const names = Object.keys(weights) as Name[];
   const total = names.reduce((sum, name) => sum + weights[name], 0);

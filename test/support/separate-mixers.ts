@@ -1,4 +1,4 @@
-/** Random mixers in the form of OLMo hybrid, Kimi Linear, GLM-5-next and Bailing hybrid, and their results in float64. */
+/** Random mixers in the forms of OLMo hybrid, Kimi Linear, GLM-5-next and Bailing hybrid, and their results in float64. */
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { encode } from "../../lib/tensor/dtype.ts";
@@ -16,18 +16,18 @@ import type { Random } from "./random.ts";
 export interface SeparateShape extends LayerConfig {
   readonly hidden: number;
   readonly width: number;
-  /** Rank of the decay's and of the output gate's projection; absent: full ones. */
+  /** Ranks of the decay's and of the output gate's projection; absent: full rank. */
   readonly ranks?: { readonly f?: number; readonly g?: number };
-  /** Names of the output projection and of the mixer, and the shape of A_log where it is not `[heads]`. */
+  /** Names of the output projection and of the mixer, and the shape of A_log if it is not `[heads]`. */
   readonly output?: string;
   readonly aLogShape?: readonly number[];
   readonly convShape?: (channels: number, width: number) => readonly number[];
 }
 
-/** Weights by the name behind that of the mixer. */
+/** Weights by the name after that of the mixer. */
 export type SeparateWeights = ReadonlyMap<string, Reference>;
 
-/** Weights as a trained mixer has them: projections keep a signal's size. */
+/** Weights like those of a trained mixer: projections keep a signal's size. */
 export function separateWeights(random: Random, shape: SeparateShape, dtype: FloatDType): SeparateWeights {
   const { hidden, keyHeads, keyDim, valueHeads, valueDim, width, ranks = {} } = shape;
   const [keys, values] = [keyHeads * keyDim, valueHeads * valueDim];

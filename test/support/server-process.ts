@@ -1,4 +1,4 @@
-/** `gated-delta serve` in a process of its own. */
+/** `gated-delta serve` in a separate process. */
 import { join } from "node:path";
 
 const root = join(import.meta.dir, "..", "..");
@@ -7,7 +7,7 @@ export interface ServerProcess extends AsyncDisposable {
   readonly url: URL;
   /** Ends it with SIGKILL. */
   kill(): Promise<void>;
-  /** Ends it and gives its standard error. */
+  /** Ends it and returns its standard error. */
   errors(): Promise<string>;
 }
 

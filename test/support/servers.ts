@@ -3,16 +3,16 @@ import { createHandler } from "../../lib/server.ts";
 import type { RequestLog, ServerHandler, ServerOptions } from "../../lib/server.ts";
 import type { LanguageModel } from "../../lib/model.ts";
 
-/** A server, and what its handler said of its requests. */
+/** A server, and its handler's log of requests. */
 export interface TestServer extends AsyncDisposable {
   readonly url: URL;
   readonly handler: ServerHandler;
   readonly log: readonly RequestLog[];
-  /** Sends a request: a POST of a body as JSON, or of a text as it is; or a GET. */
+  /** Sends a request: a POST with a body as JSON, or with a text as it is; or a GET. */
   send(path: string, body?: unknown, init?: RequestInit): Promise<Response>;
 }
 
-/** Serves a model, with a cache of all its memory unless another one is given. */
+/** Serves a model, with a cache that has all of its memory unless another one is given. */
 export function serve(model: LanguageModel, options: ServerOptions = {}): TestServer {
   const log: RequestLog[] = [];
   const cache = model.cache({ bytes: model.states * model.stateBytes + model.pages * model.pageBytes, step: 16 });
@@ -52,7 +52,7 @@ export async function until(holds: () => boolean, milliseconds = 30_000): Promis
 
 const call = (name: string, lake: string) => `<tool_call>\n{"name": "${name}", "arguments": {"lake": "${lake}"}}\n</tool_call>`;
 
-/** The answers that a model recites to a client with tools: thoughts, text and two calls; one more call; an answer. By `<|im_start|>` of the prompt. */
+/** A model's recited answers, by the prompt's number of `<|im_start|>`: thoughts, text and two calls; one more call; an answer. */
 export const lakeAnswers = {
   3: `Two depths are wanted.\n</think>\n\nLet me see.\n${call("depth", "Baikal")}\n${call("depth", "Superior 🏞️")}`,
   5: `An area, to be sure.\n</think>${call("area", "Superior")}`,

@@ -7,9 +7,9 @@ import { settingsOf } from "../../lib/model/sampling/settings.ts";
 
 /** The results of a cold run. */
 export interface Cold {
-  /** The tokens that were chosen. */
+  /** The chosen tokens. */
   readonly tokens: number[];
-  /** The logits that each was chosen from. */
+  /** The logits from which each was chosen. */
   readonly logits: Float32Array[];
 }
 

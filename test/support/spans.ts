@@ -1,4 +1,4 @@
-/** Batches of pieces of a case's sequences, to run them alone, in another order, or call by call. */
+/** Batches of pieces of a case's sequences, which run alone, in another order, or call by call. */
 import type { BatchOptions } from "../reference/batch.ts";
 import type { CausalConv1dCase } from "../reference/causal-conv1d.ts";
 import type { GatedDeltaCase } from "../reference/gated-delta.ts";
@@ -68,14 +68,14 @@ export function sequenceRows<A extends Float32Array | Float64Array>(
   return out.slice(cuSeqlens![sequence]! * size, cuSeqlens![sequence + 1]! * size) as A;
 }
 
-/** The numbers of a slot. */
+/** The numbers in a slot. */
 export function slotOf<A extends Float32Array | Float64Array>(pool: A, slots: number, slot: number): A {
   const size = pool.length / slots;
   return pool.slice(slot * size, (slot + 1) * size) as A;
 }
 
 /**
- * Cuts every sequence into one piece a call, at random places: pieces of no tokens are among them.
+ * Cuts every sequence into one piece per call, at random places: some pieces have no tokens.
  *
  * @returns the spans of each call, one for every sequence.
  */
@@ -90,7 +90,7 @@ export function randomCuts(random: Random, batch: BatchOptions, calls: number): 
   });
 }
 
-/** One token a call: sequences that have ended take no part, those without tokens take part in the first call. */
+/** One token per call: sequences that have ended take no part, those without tokens take part in the first call. */
 export function tokenByToken(batch: BatchOptions): Span[][] {
   const ends = Array.from({ length: sequenceCount(batch) }, (_, s) => wholeSpan(batch, s).end);
   const spanAt = (sequence: number, token: number) => ({

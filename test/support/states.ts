@@ -10,7 +10,7 @@ const { keyHeads, valueHeads, keyDim, valueDim } = sizes;
 /** Channels of their convolutions. */
 export const channels = 2 * keyHeads * keyDim + valueHeads * valueDim;
 
-/** The input of one token, the same for the same seed. */
+/** The input of one token, determined by the seed. */
 function tokenOf(seed: number): { readonly x: number[]; readonly gate: number[]; readonly beta: number[] } {
   const random = new Random(seed);
   const many = (count: number, next: () => number) => Array.from({ length: count }, next);
@@ -108,7 +108,7 @@ export function statesOn(device: Device) {
     return [pool.state(0), pool.state(1), pool.conv(0), pool.conv(1)].flatMap((tensor) => bitsOf(tensor, slot));
   }
 
-  /** A handle's current state; the content of no tokens if it is all zeros. */
+  /** A handle's current state; one without a slot has the content of no tokens. */
   function contentOf(pool: StatePool, handle: StateHandle): Content {
     return handle.slot < 0 ? fromScratch([]) : bitsIn(pool, handle.slot);
   }

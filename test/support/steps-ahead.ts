@@ -3,7 +3,7 @@ import { RunAhead } from "../../lib/model/run-ahead.ts";
 import { replace } from "./replace.ts";
 import type { Method } from "./replace.ts";
 
-/** Counts those that are committed, and those whose results are taken, until it is disposed of. */
+/** Counts the steps that are committed, and those whose results are used, until it is disposed of. */
 export function countStepsAhead() {
   const counts = { committed: 0, taken: 0 };
   const stack = new DisposableStack();

@@ -3,7 +3,7 @@ import { createHandler } from "../../lib/server.ts";
 import type { RequestLog, ServerHandler, ServerOptions, SessionStore } from "../../lib/server.ts";
 import type { LanguageModel, SessionCache } from "../../lib/model.ts";
 
-/** The secret of the tests' servers. */
+/** The secret that the tests' servers share. */
 export const secret = "a secret of thirty-two bytes, or more";
 
 /** A server without a port. */
@@ -11,11 +11,11 @@ export interface PlainServer extends Disposable {
   readonly handler: ServerHandler;
   readonly cache: SessionCache | undefined;
   readonly log: readonly RequestLog[];
-  /** The whole answer to messages, with the log's entry for it. */
+  /** The whole answer to a request, with its log entry. */
   ask(request: object, headers?: Record<string, string>): Promise<{ readonly body: any; readonly entry: RequestLog }>;
 }
 
-/** Makes a server with a cache of its own. */
+/** Makes a server with its own cache. */
 export function plainServer(model: LanguageModel, options: ServerOptions = {}): PlainServer {
   const log: RequestLog[] = [];
   const cache = "cache" in options ? undefined : model.cache({ bytes: model.states * model.stateBytes + model.pages * model.pageBytes });
@@ -32,12 +32,12 @@ export function storeServer(model: LanguageModel, store: SessionStore, options: 
   return plainServer(model, { store, secret, ...options });
 }
 
-/** An answer's text and its tokens' probabilities, as one text: equal ones have equal bits. */
+/** An answer's text and its tokens' probabilities, as one text: equal texts mean equal bits. */
 export function answerText({ choices: [{ message, logprobs }] }: any): string {
   return JSON.stringify([message, logprobs]);
 }
 
-/** Words by a seed. */
+/** Words determined by a seed. */
 export function words(count: number, seed: number): string {
   const some = ["lake", "river", "north", "deep", "winter", "stone", "island", "wind", "shore", "ice"];
   let state = seed * 2_654_435_761;

@@ -14,7 +14,7 @@ export interface StoreServer extends AsyncDisposable {
 /** The program of Redis: `GATED_DELTA_REDIS`, or `redis-server` on PATH, as Debian's package `redis-server` installs it; null without it. */
 export const redisProgram = process.env["GATED_DELTA_REDIS"] ?? Bun.which("redis-server");
 
-/** A port that nothing listened on a moment ago. */
+/** A port on which nothing was listening a moment ago. */
 export function freePort(): number {
   const server = Bun.listen({ hostname: "127.0.0.1", port: 0, socket: { data() {} } });
   const { port } = server;
@@ -22,7 +22,7 @@ export function freePort(): number {
   return port;
 }
 
-/** Starts Redis, without files of its own. */
+/** Starts Redis, which writes no files. */
 export async function startRedis(port = freePort()): Promise<StoreServer> {
   const folder = mkdtempSync(join(tmpdir(), "gated-delta-redis-"));
   const child = Bun.spawn([redisProgram!, "--port", `${port}`, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", folder], { stdout: "pipe", stderr: "inherit" });
@@ -44,14 +44,14 @@ export async function startRedis(port = freePort()): Promise<StoreServer> {
   return { place: `redis://127.0.0.1:${port}`, env: {}, [Symbol.asyncDispose]: end };
 }
 
-/** The settings with which Bun's client finds a server of S3's API on loopback. */
+/** The settings with which Bun's client finds a server with S3's API on loopback. */
 export function s3Environment(port: number): Record<string, string> {
   return { S3_ENDPOINT: `http://127.0.0.1:${port}`, S3_ACCESS_KEY_ID: "key", S3_SECRET_ACCESS_KEY: "secret" };
 }
 
 /**
- * A server of the calls of S3 that a store makes, of one bucket in memory: objects, ranges, uploads in parts, lists. It does not check
- * signatures. `npm run test:server -- s3` uses a whole one.
+ * A server for the S3 calls that a store makes, with one bucket in memory: objects, ranges, multipart uploads, lists. It does not
+ * check signatures. `npm run test:server -- s3` uses a complete server.
  */
 export function startS3(): StoreServer & { readonly objects: Map<string, Uint8Array>; readonly uploads: number } {
   const objects = new Map<string, Uint8Array>();

@@ -3,7 +3,7 @@ import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { tinyModel } from "../../lib/model.ts";
 
-/** How a model's calls are written. */
+/** How a model writes calls. */
 export type CallsOf = "json" | "xml";
 
 /** The end of a prompt: inside thoughts unless `enable_thinking` is false. */
@@ -24,7 +24,7 @@ const tags = ["<think>", "</think>", "<tool_call>", "</tool_call>"];
 /**
  * Writes a model.
  *
- * @param tokens whether each tag is one token.
+ * @param tokens whether each tag is a single token.
  */
 export function writeThinkingModel(folder: string, style: CallsOf, tokens: boolean): string {
   mkdirSync(folder, { recursive: true });

@@ -1,6 +1,6 @@
 /**
- * GGUF models small enough to be loaded thousands of times: two layers of random weights, one of floats of all three types, one with
- * matrices in ggml's types of blocks.
+ * GGUF models small enough to be loaded thousands of times: two layers of random weights, one with floats of all three types, one with
+ * matrices in ggml's block types.
  */
 import { byteCharacters } from "../../lib/model/text/byte-level.ts";
 import { encode } from "../../lib/tensor/dtype.ts";
@@ -15,7 +15,7 @@ const types = { f32: 0, f16: 1, bf16: 30 } as const;
 const [heads, kvHeads, headDim, keyHeads, valueHeads, state] = [2, 1, 16, 1, 2, 16] as const;
 const channels = (2 * keyHeads + valueHeads) * state;
 
-/** All byte tokens, three control tokens, a user-defined, a merged and an unused one. */
+/** All byte tokens, three control tokens, a user-defined, two merged and an unused one. */
 export const tinyTokens = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", ...byteCharacters, "he", "hel", "<tool>", "[unused0]"];
 const tokenTypes = tinyTokens.map((token) => (token.startsWith("<|") ? 3 : token === "<tool>" ? 4 : token === "[unused0]" ? 5 : 1));
 const template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
@@ -23,7 +23,7 @@ const template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content 
 const u32 = (value: number): GgufValue => ({ type: "u32", value });
 const text = (value: string): GgufValue => ({ type: "text", value });
 
-/** Rows of 256 numbers take every type of blocks, those of 64 and 32 some. */
+/** Rows of 256 numbers fit every block type, those of 64 and 32 only some. */
 const sizesOf = (blocks: boolean): { readonly hidden: number; readonly wide: number } => (blocks ? { hidden: 256, wide: 64 } : { hidden: 32, wide: 48 });
 
 const valuesOf = ({ hidden, wide }: ReturnType<typeof sizesOf>): GgufToWrite["values"] => [
@@ -89,7 +89,7 @@ const commonOf = (hidden: number, wide: number): Readonly<Record<string, readonl
 /**
  * The model's parts.
  *
- * @param blocks whether matrices are in types of blocks, each in any that its rows are whole blocks of.
+ * @param blocks whether matrices are in block types, each in a random type whose blocks fill its rows.
  */
 export function tinyGguf(seed = 1, blocks = false): GgufToWrite {
   const random = new Random(seed);

@@ -1,5 +1,5 @@
 /**
- * Replays agents' requests to a cache of prefixes, without a model, and counts the tokens that are read: with the library's
+ * Replays agents' requests to a prefix cache, without a model, and counts the tokens that are read: with the library's
  * policy, and with a plain one that keeps the end of each prompt and of each answer and drops the least recently used.
  */
 import { checkpointPositions, defaultFirst } from "../../lib/model/session/checkpoint-positions.ts";
@@ -20,7 +20,7 @@ export type Trace = readonly Request[];
 /** Tokens that a replay read, one number for each request. */
 export type Reads = readonly number[];
 
-/** Sizes like those of a model: a state costs as much as some hundred tokens' keys and values. */
+/** Sizes like those of a model: a state costs as much as a few hundred tokens' keys and values. */
 export interface Costs {
   readonly state: number;
   readonly token: number;
@@ -43,9 +43,9 @@ export function replay(trace: Trace, { state, token, budget }: Costs, options: P
   });
 }
 
-/** Ends of prompts and answers, by age alone. */
+/** The plain policy: ends of prompts and answers, dropped by age alone. */
 export function replayLru(trace: Trace, { state, token, budget }: Costs): Reads {
-  let entries: number[][] = []; // the one used last at the end
+  let entries: number[][] = []; // the most recently used one last
   const isPrefix = (short: readonly number[], long: readonly number[]) => short.length <= long.length && short.every((id, i) => long[i] === id);
   const shared = (entry: readonly number[], others: readonly number[][]) =>
     others.reduce((most, other) => (other.length < entry.length && other.length > most && isPrefix(other, entry) ? other.length : most), 0);
@@ -63,12 +63,12 @@ export function replayLru(trace: Trace, { state, token, budget }: Costs): Reads 
   });
 }
 
-/** The most tokens before an edit that are read again if a message is edited after its first k tokens. */
+/** The largest number of tokens before an edit that are read again if a message is edited after its first k tokens. */
 export function mostReadAgain(k: number, { first = defaultFirst, ratio = 2 }: PositionOptions = {}): number {
   return Math.max(2 * first, first + (k * (ratio - 1)) / ratio + 1);
 }
 
-/** How many tokens of each request differ from all that came before it, and where its message with the first of these begins. */
+/** How many tokens of each request come after its common prefix with earlier ones, and how far into a message the first of them is. */
 export function changes(trace: Trace): readonly { readonly changed: number; readonly into: number }[] {
   const seen: number[][] = [];
   return trace.map(({ prompt, answer, messageEnds }) => {
@@ -136,7 +136,7 @@ export function agentTraces(seed = 1): Readonly<Record<string, Trace>> {
   return { ...traces, "all of these in turn": inTurn(Object.values(traces)) };
 }
 
-/** One request of each trace, then the next of each. */
+/** The first request of each trace, then the second of each, and so on. */
 function inTurn(traces: readonly Trace[]): Trace {
   const longest = Math.max(...traces.map(({ length }) => length));
   return Array.from({ length: longest }, (_, i) => traces.flatMap((trace) => trace.slice(i, i + 1))).flat();

@@ -1,4 +1,4 @@
-/** Reads the documentation of what a module exports: comments and declarations as this repository's sources write them. */
+/** Reads the documentation of what a module exports: comments and declarations in the style of this repository's sources. */
 import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 
@@ -20,7 +20,7 @@ export interface Exported {
   readonly text: string;
   readonly doc: string;
   readonly members: readonly Member[];
-  /** Whether the module gives its type alone. */
+  /** Whether the module exports only its type. */
   readonly typeOnly: boolean;
   /** Names of the types that an interface extends. */
   readonly bases: readonly string[];

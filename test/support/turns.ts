@@ -1,4 +1,4 @@
-/** Conversations of several turns, and what they are compared with. */
+/** Conversations of several turns, and their references. */
 import { expect } from "bun:test";
 import { bitsEqual } from "../../lib/cli/verify/compare.ts";
 import type { Device } from "../../lib/index.ts";
@@ -19,7 +19,7 @@ export function openReciter(device: Device, recital: Recital, options: Partial<L
 export const user = (content: string): ChatMessage => ({ role: "user", content });
 export const tool = (content: string): ChatMessage => ({ role: "tool", content });
 
-/** A bias against all tokens that can begin a tag. */
+/** A bias against every token that can begin a tag. */
 export function noTags({ text: { tokenizer }, config: { vocabSize } }: LanguageModel): Record<string, number> {
   const ids = Array.from({ length: vocabSize }, (_, id) => id).filter((id) => tokenizer.decode([id], { specialTokens: true }).startsWith("<"));
   return Object.fromEntries(ids.map((id) => [id, -100]));
@@ -28,13 +28,13 @@ export function noTags({ text: { tokenizer }, config: { vocabSize } }: LanguageM
 /** The text of a session's tokens, control tokens included. */
 export const textOfSession = ({ model, tokens }: Session): string => model.text.tokenizer.decode(tokens, { specialTokens: true });
 
-/** Compares a session, to the bit, with a new one of the same model that gets its tokens at once. */
+/** Compares a session, to the bit, with a new one of the same model that reads all its tokens at once. */
 export async function expectFresh(session: Session): Promise<void> {
   const { logits } = await coldRun(session.model, [...session.tokens], 1);
   expect(bitsEqual(await session.logits(), logits[0]!)).toBe(true);
 }
 
-/** Compares a session, to the bit, with a new one that gets all its messages at once. */
+/** Compares a session, to the bit, with a new one that reads all its messages at once. */
 export async function expectAllAtOnce(session: Session, options: ChatOptions = {}): Promise<void> {
   using fresh = session.model.session().chat(session.messages, options);
   expect([...session.tokens]).toEqual([...fresh.tokens]);

@@ -7,9 +7,9 @@ import { longOp, rowsFor } from "./long-work.ts";
 /** The Worker's instructions. */
 export interface Order {
   readonly backend: BackendName;
-  /** Whether tensors are in SharedArrayBuffers of the Worker's own, instead of the library's memory. */
+  /** Whether tensors are in the Worker's own SharedArrayBuffers instead of the library's memory. */
   readonly wrapped: boolean;
-  /** How many submissions to commit, and for about how long all of them together keep the device busy. */
+  /** How many submissions to commit, and about how long all of them together keep the device busy. */
   readonly submissions: number;
   readonly milliseconds: number;
   /** Whether the Worker ends itself; otherwise it waits to be terminated. */
@@ -18,7 +18,7 @@ export interface Order {
 
 /** Its message after everything is committed, before it ends. */
 export interface Busy {
-  /** Memory of the last submission's output: shared, or taken out of the Worker. */
+  /** Memory of the last submission's output: shared, or transferred out of the Worker. */
   readonly out: ArrayBufferLike;
   readonly rows: number;
   /** The native handle of that output. */

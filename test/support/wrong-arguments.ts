@@ -1,4 +1,4 @@
-/** How the arguments of each op can be wrong, one at a time. */
+/** Ways in which the arguments of each op can be wrong, one at a time. */
 import type { Device } from "../../lib/index.ts";
 import type { OpName } from "./arguments.ts";
 import { wrongConvolutions } from "./wrong-arguments/convolutions.ts";

@@ -1,10 +1,10 @@
-/** Random answers as messages, such as a model may write them: with thoughts, text and calls, and values that their schema types. */
+/** Random answers as messages, such as a model may write: with thoughts, text and calls, whose values have types in their schema. */
 import type { ChatMessage } from "../../lib/model/text/chat-template.ts";
 import type { Random } from "../support/random.ts";
 
 const words = ["sunny", "Zürich", "東京", "😀", "it's", '"so"', "a\\b", "{x}", "<b>", "1.0", "null", "True", "line\nend", "a\n\nb", "tab\tbed", "</p>", "<parameter", "`code`", "&"];
 
-/** A conversation, the answer to it, and what the template gets. */
+/** A conversation, the answer to it, and the template's other inputs. */
 export interface MadeAnswer {
   readonly messages: readonly ChatMessage[];
   readonly answer: ChatMessage;
@@ -20,7 +20,7 @@ const tools = [
   { type: "function", function: { name: "other-tool", parameters: { type: "object", properties: { text: { type: "string" } } } } },
 ];
 
-/** @param thinks whether the model's answers have thoughts. */
+/** @param thinks whether the model's answers contain thoughts. */
 export function makeAnswer(random: Random, thinks: boolean): MadeAnswer {
   const prose = (): string => Array.from({ length: 1 + random.below(5) }, () => random.pick(words)).join(random.pick([" ", "", ", "]));
   const any = (depth: number): unknown =>

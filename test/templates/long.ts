@@ -1,5 +1,5 @@
-// All recorded conversations: `bun test/templates/long.ts [FOLDER…]`, of the templates in this folder and in others; those that are not
-// recorded are named. `--write FILE` writes the conversations for oracle.py instead.
+// All recorded conversations: `bun test/templates/long.ts [FOLDER…]`, with the templates in this folder and in others; those not
+// recorded are listed. `--write FILE` writes the conversations for oracle.py instead.
 import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";

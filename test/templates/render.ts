@@ -24,7 +24,7 @@ export function loadTemplate(path: string): { readonly name: string; readonly sh
   }
 }
 
-/** The text, or what stands for a refusal. */
+/** The text, or a placeholder for a refusal. */
 export function rendered(template: ChatTemplate, { messages, options }: Conversation): string {
   try {
     return template.render(messages, options);

@@ -19,7 +19,7 @@ type Elements = ArrayOfDType[FloatDType];
 export interface CausalConvCase {
   readonly sequences: number;
   readonly tokens: number;
-  /** Where each sequence's tokens begin in arrays of all of them. */
+  /** Where each sequence's tokens begin in arrays that hold all tokens. */
   readonly cuSeqlens: Int32Array;
   readonly channels: number;
   readonly width: number;

@@ -14,7 +14,7 @@ import { OpFile, type FileKind } from "./op-file.ts";
 
 const layerKind: FileKind = { prefix: layerPrefix, op: layerOp, check: checkLayer };
 
-/** Every kind of files, found by how a file's name begins. */
+/** All kinds of files, recognised by the beginning of a file's name. */
 const kinds: readonly FileKind[] = [gatedDeltaKind, causalConvKind, gatedRmsNormKind, layerKind, fusedGdnKind, fusedConvKind];
 
 const help = `Usage: npm run verify -- PATHS... [--backend auto|cpu|metal] [--threads N] [--dtype D] [--json]

@@ -27,13 +27,13 @@ export interface FusedConvCase extends Ids {
   readonly silu: boolean;
 }
 
-/** The tensors of a case, from which a way makes its op. */
+/** The tensors of a case, from which each way of running it makes its op. */
 interface Tensors {
   readonly x: Tensor;
   readonly weight: Tensor;
   readonly cache: Tensor;
   readonly out: Tensor;
-  /** Memory of the cache's shape for the states that a disjoint destination takes. */
+  /** Memory of the cache's shape, for states that go to a disjoint destination. */
   readonly apart: Tensor;
 }
 

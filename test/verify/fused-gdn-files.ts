@@ -1,7 +1,7 @@
 /**
  * `fused-gdn-*` files: q, k `[B,T,Hk,S]`, v, output_f64 `[B,T,Hv,S]`, g `[B,T,Hv]` or (KDA) `[B,T,Hv,S]`, beta
  * `[B,T,Hv]`, cache_before, cache_after_f64 `[slots,Hv,S,S]`, with several snapshots snapshots_before, snapshots_f64
- * `[K,B,Hv,S,S]`, and ids `[B]` for the op that takes them. Heads are tiled and decays logarithms, as ggml has them.
+ * `[K,B,Hv,S,S]`, and ids `[B]` for the op that takes them. Heads are tiled and decays are logarithms, as in ggml.
  */
 
 import type { Device } from "../../lib/device/device.ts";
@@ -36,7 +36,7 @@ export interface FusedGdnCase extends Ids {
   readonly snapshots: Float64Array | undefined;
 }
 
-/** The tensors of a case, from which a way makes its ops. */
+/** The tensors of a case, from which each way of running it makes its ops. */
 interface Tensors {
   readonly q: Tensor;
   readonly k: Tensor;
@@ -46,7 +46,7 @@ interface Tensors {
   readonly cache: Tensor;
   readonly snapshots: Tensor | undefined;
   readonly out: Tensor;
-  /** Memory of the cache's shape for the states that a disjoint destination takes. */
+  /** Memory of the cache's shape, for states that go to a disjoint destination. */
   readonly apart: Tensor;
 }
 
@@ -108,7 +108,7 @@ function general(data: FusedGdnCase): (tensors: Tensors) => Op[] {
   ];
 }
 
-/** One fused op a token: each later one reads what the one before wrote. */
+/** One fused op per token: each later one reads the states that the one before wrote. */
 function tokenByToken(data: FusedGdnCase): (tensors: Tensors) => Op[] {
   return ({ q, k, v, gate, beta, cache, out }) => Array.from({ length: data.tokens }, (_, t) => {
     const ids = t === 0 && data.ids ? data.ids : slotsOf(data, data.sequences).writeSlots;

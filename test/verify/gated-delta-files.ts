@@ -19,7 +19,7 @@ import { Slots } from "./slots.ts";
 export interface GatedDeltaCase {
   readonly sequences: number;
   readonly tokens: number;
-  /** Where each sequence's tokens begin in arrays of all of them. */
+  /** Where each sequence's tokens begin in arrays that hold all tokens. */
   readonly cuSeqlens: Int32Array;
   readonly keyHeads: number;
   readonly valueHeads: number;
@@ -43,16 +43,16 @@ export interface GatedDeltaCase {
   readonly scale: number;
 }
 
-/** How much further from the reference than transformers' own float32 path an output may be. */
+/** An output's largest distance from the reference, relative to that of transformers' own float32 path. */
 const peerFactor = 1.25;
 
 /** How to run a case. */
 interface Variant {
   readonly algorithm: "auto" | "recurrent" | "chunked";
   readonly outDType: FloatDType;
-  /** q, k and v as views of one packed tensor, as the layer has them, instead of three tensors. */
+  /** q, k and v as views of one packed tensor, as in the layer, instead of three tensors. */
   readonly packed?: boolean;
-  /** Every call writes other slots than it reads, instead of the same. */
+  /** Every call writes different slots from those it reads, instead of the same. */
   readonly otherSlots?: boolean;
 }
 
@@ -95,7 +95,7 @@ function check(file: OpFile, device: Device, report: Report): void {
   chunked(device, report, data, dtype, half);
 }
 
-/** The chunked algorithm, where the backend has one: its bounds, and equal bits in every batch. */
+/** The chunked algorithm, if the backend has it: its bounds, and equal bits in every batch. */
 function chunked(device: Device, report: Report, data: GatedDeltaCase, dtype: FloatDType, half: Schedule): void {
   const variant: Variant = { algorithm: "chunked", outDType: dtype };
   const tolerance = Math.max(bounds.chunked, outputBound(dtype, data.output));
@@ -138,7 +138,7 @@ function numbers(dtype: FloatDType, array: ArrayOfDType[FloatDType]): ArrayLike<
   return dtype === "bf16" ? decodeBf16(array) : array;
 }
 
-/** How the files write keyDim^-1/2; any other scale is a number. */
+/** The files' notation for keyDim^-1/2; any other scale is a number. */
 const usualScale = /^\s*Dk\s*\*\*\s*-0\.5\s*$/;
 
 /** Reads a file's case. */

@@ -73,7 +73,7 @@ export function readGatedRmsNorm(file: OpFile): GatedRmsNormCase {
   };
 }
 
-/** Runs the rows between each two neighbouring cuts as one call, laid out as tokens or as the heads of one token. */
+/** Runs the rows between each two adjacent cuts as one call, laid out as tokens or as the heads of one token. */
 function run(
   device: Device,
   data: GatedRmsNormCase,
@@ -87,7 +87,7 @@ function run(
   for (let i = 0; i + 1 < cuts.length; i++) {
     const [from = 0, to = 0] = cuts.slice(i, i + 2);
     const shape = axis === "tokens" ? [to - from, 1, length] : [1, to - from, length];
-    // Copies, not views: a row of any length may begin at an offset that no view may have.
+    // Copies, not views: rows of some lengths begin at offsets that a view may not have.
     using part = device.tensor(outDType, shape);
     using x = device.tensorFrom(y.dtype, shape, y.data.subarray(from * length, to * length));
     using gate = device.tensorFrom(z.dtype, shape, z.data.subarray(from * length, to * length));

@@ -9,7 +9,7 @@ export interface Ids {
   readonly rsHead: number;
 }
 
-/** Reads a file's slots: ids where its `op` says so. The dimension `B` is bound. */
+/** Reads a file's slots: ids if its `op` requires them. The dimension `B` is already bound. */
 export function readIds(file: OpFile, withIds: boolean, slots: number): Ids {
   const sequences = file.size("B");
   const rsHead = file.number("rs_head", 0, 0);
@@ -22,7 +22,7 @@ export function readIds(file: OpFile, withIds: boolean, slots: number): Ids {
   return { ids, rsHead };
 }
 
-/** The same as read slots and write slots of the general ops. */
+/** The same, as read slots and write slots of the general ops. */
 export function slotsOf({ ids, rsHead }: Ids, sequences: number): { readonly readSlots: Int32Array; readonly writeSlots: Int32Array } {
   const writeSlots = Int32Array.from({ length: sequences }, (_, s) => rsHead + s);
   return { readSlots: ids ?? writeSlots, writeSlots };

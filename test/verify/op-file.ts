@@ -1,5 +1,5 @@
 /**
- * Golden files of operations: {@link GoldenFile} with tensors in their own dtype, and options of the metadata, of which an
+ * Golden files of operations: {@link GoldenFile} with tensors in their own dtype, and options in the metadata, where an
  * unknown value is an error.
  */
 
@@ -13,14 +13,14 @@ import { dtypes, encode, toFloat32, type ArrayOfDType, type FloatDType } from ".
 
 /** One kind of golden files. */
 export interface FileKind {
-  /** How the names of its files begin. */
+  /** The prefix of its files' names. */
   readonly prefix: string;
   /** The operation that the files test, for the report. */
   readonly op: string;
   /**
-   * Runs the file's case in every way and reports each.
+   * Runs the file's case in every way and reports each run.
    *
-   * @throws a typed error, before anything is reported, where the file does not fit its kind.
+   * @throws a typed error, before anything is reported, if the file does not fit its kind.
    */
   check(file: OpFile, device: Device, report: Report): void;
 }
@@ -46,7 +46,7 @@ export class OpFile extends GoldenFile {
     return { dtype, shape: info.shape, data: dtypes[dtype].view(bytes.buffer, bytes.byteOffset, length) };
   }
 
-  /** An option by the first pattern that its text matches; `fallback` where the file does not have it. */
+  /** An option's value, by the first pattern that its text matches; `fallback` if the file does not have the option. */
   option<T>(key: string, choices: readonly (readonly [pattern: RegExp, value: T])[], fallback: T): T {
     const text = this.source.metadata.get(key);
     if (text === undefined) return fallback;
@@ -56,7 +56,7 @@ export class OpFile extends GoldenFile {
     throw this.bad(expected, describe(text));
   }
 
-  /** A yes or no, as Python or JSON spell it. */
+  /** A boolean as spelled in Python or JSON. */
   flag(key: string, fallback: boolean): boolean {
     return this.option(key, [[/^(?:True|true|1)$/, true], [/^(?:False|false|0)$/, false]], fallback);
   }
@@ -83,7 +83,7 @@ export function transposed<A extends ArrayOfDType[FloatDType] | Float64Array>(so
 
 /**
  * The bound of an output that is stored as `dtype`. The bounds of 16-bit dtypes hold for many numbers; rounding a few can
- * lose more. Where rounding the reference itself loses more, that loss is the bound, and what float32 arithmetic may add.
+ * lose more. If rounding the reference itself loses more, the bound is that loss plus the allowance for float32 arithmetic.
  */
 export function outputBound(dtype: FloatDType, reference: ArrayLike<number>): number {
   if (dtype === "f32") return bounds.f32;

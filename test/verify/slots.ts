@@ -5,7 +5,7 @@ import type { Span } from "../../lib/cli/verify/schedule.ts";
 
 type Elements = ArrayOfDType[FloatDType];
 
-/** One slot a sequence, read and written in place; or two, where every call writes the one that it does not read. */
+/** One slot per sequence, read and written in place; or two, where every call writes the one that it does not read. */
 export class Slots {
   /** How many slots the pool needs. */
   readonly count: number;
@@ -28,7 +28,7 @@ export class Slots {
     return { readSlots, writeSlots: this.#slotsOf(spans) };
   }
 
-  /** Copies every sequence's state out of the pool, in the order of sequences. */
+  /** Copies every sequence's state out of the pool, in the order of the sequences. */
   collect(pool: Elements, target: Elements): void {
     const perSlot = this.#slotOf.length === 0 ? 0 : target.length / this.#slotOf.length;
     this.#slotOf.forEach((slot, sequence) => {

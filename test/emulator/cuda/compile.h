@@ -21,7 +21,7 @@ struct Kernel {
   int number;
   std::vector<Parameter> parameters;
   std::vector<std::pair<std::string, std::string>> constants;  // name, type
-  bool fast = false;  // by Metal's default mathematics, which contracts and approximates
+  bool fast = false;  // with Metal's default math mode, which contracts and approximates
 };
 struct Arguments {
   void *buffers[31];
@@ -144,10 +144,10 @@ inline CUfunction compile(const Kernel &kernel, const Recorded &record, const st
                                       "--gpu-architecture=" + architecture,
                                       "--device-int128",
                                       "-DEMU_ENTRY=" + std::to_string(kernel.number)};
-  // Threadgroups of whole simdgroups need no mask of the existing lanes.
+  // Threadgroups that consist of whole simdgroups need no mask of the existing lanes.
   if (record.threads[0] * record.threads[1] * record.threads[2] % 32 == 0) options.push_back("-DEMU_WHOLE_WARPS");
   for (const RecordedConstant &c : record.constants) {
-    // By name, or by the position that the emulator recorded it under.
+    // By name, or by the position under which the emulator recorded it.
     for (const auto &known : kernel.constants)
       if (known.first == c.name) options.push_back("-DEMU_FC_" + c.name + "=" + literal(c));
   }

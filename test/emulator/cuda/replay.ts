@@ -4,7 +4,7 @@ import { closeSync, copyFileSync, mkdirSync, openSync, readdirSync, readFileSync
 import { basename, join } from "node:path";
 import { buildRunner, writeCuda } from "../build.ts";
 
-/** "000012-gd_norm_f32.emurec" is of gd_norm_f32. */
+/** "000012-gd_norm_f32.emurec" is a record of gd_norm_f32. */
 function kernelOf(record: string): string {
   return basename(record)
     .replace(/^\d+-/, "")
@@ -30,7 +30,7 @@ export function choose(folder: string, each: number): string[] {
   });
 }
 
-/** The values of a record's function constants, as record_file.h reads them: kernels of equal constants are one form. */
+/** The values of a record's function constants, as record_file.h reads them: a kernel's records with equal constants have the same form. */
 function constantsOf(path: string): string {
   const head = Buffer.alloc(16_384);
   const file = openSync(path, "r");
@@ -49,7 +49,7 @@ function constantsOf(path: string): string {
   }).join(", ");
 }
 
-/** Of every kernel the smallest record of each form, at most `each` of them. */
+/** For every kernel, the smallest record of each form, at most `each` of them. */
 export function chooseForms(folder: string, each: number): string[] {
   const taken = new Map<string, Set<string>>();
   const list = readdirSync(folder).filter((f) => f.endsWith(".emurec")).map((name) => ({ name, size: statSync(join(folder, name)).size }));
@@ -67,7 +67,7 @@ export function chooseForms(folder: string, each: number): string[] {
     .sort();
 }
 
-/** Kernels in a folder that {@link packReplay} has filled of which it has no record. */
+/** Kernels without a record in a folder that {@link packReplay} has filled. */
 export function withoutRecord(output: string): string[] {
   const known = new Set(readdirSync(join(output, "records")).map(kernelOf));
   const manifests = readdirSync(output).filter((f) => f.endsWith(".kernels"));
@@ -75,7 +75,7 @@ export function withoutRecord(output: string): string[] {
   return kernels.filter((name) => !known.has(name));
 }
 
-/** Fills `output` with CUDA sources, records and the emulator's result of each; run.sh there does the rest. Returns how many. */
+/** Fills `output` with CUDA sources, records and the emulator's results; run.sh there does the rest. Returns the number of records. */
 export async function packReplay(
   shaders: readonly string[],
   records: string,
@@ -131,7 +131,7 @@ export type Receipt = {
   readonly problems: readonly { record: string; kernel: string; error: string; differences: readonly unknown[] }[];
   /** By kernel: its dispatches, and the median time in microseconds of each that was timed, in order of size. */
   readonly kernels: Readonly<Record<string, { dispatches: number; microseconds: readonly number[] }>>;
-  /** Of `bench.jsonl`: each case's median time, that of a copy of as many bytes, and the most registers and spilled bytes of its kernels. */
+  /** From `bench.jsonl`: each case's median time, that of copying as many bytes, and its kernels' most registers and spilled bytes. */
   readonly cases?: readonly { case: string; microseconds: number; copy: number; registers: number; spilled: number }[];
 };
 

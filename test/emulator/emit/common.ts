@@ -5,7 +5,7 @@ import { statementEnd } from "../frontend/declarators.ts";
 import { allDeclarations, type Unit } from "../frontend/unit.ts";
 import type { Edits } from "./edits.ts";
 
-/** A literal as C++ writes it, or null if it stays: 1.0 is a float in Metal, 1.0h a half, 1.0bf a bfloat. */
+/** A literal as written in C++, or null if it stays unchanged: 1.0 is a float in Metal, 1.0h a half, 1.0bf a bfloat. */
 export function literal(text: string): string | null {
   const clean = text.replace(/'/g, "");
   if (/^0[xX]/.test(clean) && !/[pP]/.test(clean)) return null;
@@ -18,7 +18,7 @@ export function literal(text: string): string | null {
   return null;
 }
 
-/** `unrolls`: whether the compiler of the output knows `#pragma unroll`. */
+/** `unrolls`: whether the compiler of the output supports `#pragma unroll`. */
 export function commonEdits(unit: Unit, edits: Edits, unrolls = false): void {
   const { tokens } = unit;
   for (let i = 0; i < tokens.list.length; i += 1) {
@@ -121,7 +121,7 @@ function statementBegin(tokens: Tokens, body: Range, index: number): number {
   return i;
 }
 
-/** Functions that differ from an earlier one by address spaces alone, which C++ without address spaces sees as the same. */
+/** Functions that differ from an earlier one only in address spaces; without address spaces, C++ sees them as the same. */
 export function addressSpaceTwins(
   unit: Unit,
 ): { twin: FunctionDeclaration; of: FunctionDeclaration; sameBody: boolean }[] {

@@ -1,6 +1,6 @@
 /**
  * CUDA C++ for NVRTC, from the same front end. Function constants are macros that the runner sets when it compiles a kernel,
- * so that a kernel is specialised as Metal specialises it; one entry point is compiled at a time (EMU_ENTRY says which).
+ * so a kernel is specialised as Metal specialises it; one entry point is compiled at a time (EMU_ENTRY says which).
  */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -92,7 +92,7 @@ function swizzleEdits(unit: Unit, edits: Edits): void {
   }
 }
 
-/** The place among a kernel's constant references, which travel by value as Metal's setBytes has them; -1 for all else. */
+/** The position among a kernel's constant references, which are passed by value as with Metal's setBytes; -1 for all else. */
 function constantSlot(k: Kernel, p: KernelParameter): number {
   const references = k.parameters.filter((q) => q.kind === "buffer" && q.parameter.reference && q.parameter.space === "constant");
   return references.indexOf(p);

@@ -29,7 +29,7 @@ export class Edits {
     const source = this.#tokens.source;
     const sorted = this.#list
       .map((edit, order) => ({ ...edit, order }))
-      // Insertions come before a replacement at the same place; of nested replacements the outer one counts.
+      // Insertions come before a replacement at the same place; of nested replacements the outer one applies.
       .sort((a, b) => a.start - b.start || inserted(b) - inserted(a) || b.end - a.end || a.order - b.order);
     let out = "";
     let at = 0;

@@ -92,7 +92,7 @@ function constantTable(unit: Unit): string[] {
   ];
 }
 
-/** One block of 48 bytes a constant: its value (under two names, one read-only to the compiler), then whether it is defined. */
+/** One block of 48 bytes per constant: its value (under two names, one read-only to the compiler), then whether it is defined. */
 function storage(unit: Unit, prefix: string): string {
   const lines = [...unit.constants, ...unit.derived].map(
     (c) =>

@@ -11,7 +11,7 @@ import { entries } from "./entries.ts";
 export type RunOptions = {
   /** Distinguishes this unit's symbols from those of the library's other units. */
   readonly prefix: string;
-  /** Kernels by host name; all where it is absent. */
+  /** Kernels by host name; all if absent. */
   readonly only?: ReadonlySet<string>;
 };
 
@@ -51,7 +51,7 @@ function constantEdits(unit: Unit, edits: Edits, prefix: string): void {
   const { tokens } = unit;
   const place = (kind: string, name: string): string =>
     `__asm__("emu_${kind}_${prefix}_${name}") __attribute__((visibility("hidden")))`;
-  // One statement may declare several: all of it is replaced at once.
+  // One statement may declare several constants: all of it is replaced at once.
   const statements = new Map<number, { range: { begin: number; end: number }; text: string }>();
   const add = (range: { begin: number; end: number }, text: string): void => {
     statements.set(range.begin, { range, text: `${statements.get(range.begin)?.text ?? ""}${text} ` });

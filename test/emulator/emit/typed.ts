@@ -1,5 +1,5 @@
 /**
- * The C++ that is only checked: address spaces are part of the types, so that a missing `device` or a pointer that goes from
+ * The C++ that is only checked: address spaces are part of the types, so a missing `device` or a pointer that goes from
  * one space to another does not compile. Vector constructors and casts become calls, since clang's own vectors have none.
  */
 import type { Tokens } from "../frontend/cursor.ts";
@@ -43,8 +43,8 @@ export function emitTyped(unit: Unit): string {
 }
 
 /**
- * Memory of the thread is what C++ has anyway, so `thread` is written as nothing. Two things would pass then that Metal's
- * address space refuses: a template's parameter that becomes a type of another space, and a constant reference to an
+ * Thread memory is the default in C++, so `thread` is simply dropped. Two things would then compile that Metal's
+ * address space rejects: a template parameter that becomes a type of another space, and a constant reference to an
  * object elsewhere, for which C++ would make a copy.
  */
 function threadEdits(unit: Unit, edits: Edits): void {
@@ -76,7 +76,7 @@ function constantEdits(unit: Unit, edits: Edits): void {
   for (const c of unit.constants) edits.replace(c.declaration.range, `extern constant ${c.type} ${c.name};`);
   const seen = new Set<number>();
   for (const d of unit.declarations) {
-    // Program-scope constants need constant initialisers, which constexpr makes the compiler see to.
+    // Program-scope constants need constant initialisers; with constexpr, the compiler checks that.
     if (d.kind !== "variable" || special.has(d) || d.template || d.initializer === null || seen.has(d.range.begin))
       continue;
     seen.add(d.range.begin);
@@ -88,7 +88,7 @@ function constantEdits(unit: Unit, edits: Edits): void {
   }
 }
 
-/** Names that may stand for a vector: Metal's own, template parameters, typedefs and using-declarations, wherever they are. */
+/** Names that may stand for a vector: Metal's own, template parameters, typedefs and using-declarations, in any scope. */
 function vectorishNames(tokens: Tokens, unit: Unit): Set<string> {
   const names = new Set<string>();
   for (let i = 0; i + 1 < tokens.list.length; i += 1) {

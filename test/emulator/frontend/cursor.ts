@@ -90,7 +90,7 @@ export class Tokens {
     }
   }
 
-  /** Splits at top-level commas, not counting those inside brackets of any kind or template argument lists. */
+  /** Splits at top-level commas, ignoring those inside brackets of any kind or template argument lists. */
   split(range: Range): Range[] {
     const parts: Range[] = [];
     let begin = range.begin;
@@ -118,7 +118,7 @@ export type Attribute = {
   readonly range: Range;
 };
 
-/** All attributes of every [[...]] in a range, brackets inside it included. */
+/** All attributes of every [[...]] in a range, including those inside nested brackets. */
 export function attributesIn(tokens: Tokens, range: Range): Attribute[] {
   const found: Attribute[] = [];
   for (let i = range.begin; i < range.end; i += 1) {
@@ -139,7 +139,7 @@ export function attributesIn(tokens: Tokens, range: Range): Attribute[] {
   return found;
 }
 
-/** The value of string literals side by side, which are one string. */
+/** The value of adjacent string literals, which form one string. */
 export function stringValue(text: string): string {
   return [...text.matchAll(/"((?:[^"\\]|\\.)*)"/g)].map((m) => m[1] ?? "").join("");
 }

@@ -1,5 +1,5 @@
 /**
- * Declarations of a translation unit, as far down as function bodies. Expressions and statements stay tokens: translating
+ * Declarations of a translation unit, down to function bodies. Expressions and statements stay tokens: translating
  * Metal to C++ needs to know what is declared, not what it computes.
  */
 import type { Range, Tokens } from "./cursor.ts";

@@ -1,10 +1,10 @@
-/** Shader files as one text, as the build gives them to Apple's compiler (swift/Sources/FlattenShaders; a test compares). */
+/** Shader files as one text, as the build passes them to Apple's compiler (swift/Sources/FlattenShaders; a test compares the two). */
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 
 /**
- * A shader file with every project header in its place, each once; `#line` keeps the compiler's messages true. `nameOf`
- * gives the name of a file there; the files that are in `seen` are left out, and those that were taken are added.
+ * A shader file with every project header in its place, each once; `#line` keeps the compiler's messages correct. `nameOf`
+ * gives the name of a file there; files in `seen` are left out, and the included ones are added to it.
  */
 export function flatten(path: string, nameOf: (path: string) => string, seen: Set<string>): string {
   if (seen.has(path)) return "";

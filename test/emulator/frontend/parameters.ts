@@ -7,7 +7,7 @@ export type AddressSpace = "device" | "constant" | "threadgroup" | "thread";
 export type Parameter = {
   /** "" if it is unnamed. */
   readonly name: string;
-  /** The declared type, attributes and name left out. */
+  /** The declared type without attributes and name. */
   readonly type: string;
   readonly place: Place;
   readonly range: Range;
@@ -71,7 +71,7 @@ function parseParameter(tokens: Tokens, range: Range): Parameter {
     if (text === "...") pack = true;
     kept.push(i);
   }
-  // The name is the last word, unless all there is before it is qualifiers: then that word is the type.
+  // The name is the last word, unless only qualifiers precede it: then that word is the type.
   let nameAt = -1;
   let bracket = kept.length;
   for (let k = 0; k < kept.length; k += 1) {
@@ -121,7 +121,7 @@ function parseParameter(tokens: Tokens, range: Range): Parameter {
   };
 }
 
-/** Tokens of a type as one readable string. */
+/** The tokens of a type as one readable string. */
 export function joinTokens(words: readonly string[]): string {
   let out = "";
   for (const word of words) {

@@ -1,5 +1,5 @@
 /**
- * Runs the toolchain's preprocessor over a .metal file, so that what follows sees no macros, conditions or includes. The
+ * Runs the toolchain's preprocessor over a .metal file, so that later stages see no macros, conditions or includes. The
  * standard headers are empty here (their contents are the shim's); any other header in <> is an error, as on Apple's side.
  */
 import { spawnSync } from "node:child_process";
@@ -35,14 +35,14 @@ function run(text: string, options: PreprocessOptions): string {
   return result.stdout;
 }
 
-/** The files as one text, as the host gives it to Apple's compiler: each header once, with `#line`. Paths are as given. */
+/** The files as one text, as the host passes it to Apple's compiler: each header once, with `#line`. Paths are as given. */
 export function flattened(files: readonly string[], directory = process.cwd()): string {
   const seen = new Set<string>();
   const name = (path: string): string => displayPath(path, directory);
   return files.map((file) => flatten(existing(file, directory), name, seen)).join("");
 }
 
-/** A path as messages should give it: relative to `directory` if it is under it. */
+/** A path as messages should show it: relative to `directory` if it is inside it. */
 export function displayPath(file: string, directory: string): string {
   const path = relative(directory, resolve(directory, file));
   return path.startsWith("..") ? resolve(directory, file) : path;
@@ -55,8 +55,8 @@ function existing(file: string, directory: string): string {
 }
 
 /**
- * The files' parts of their flattened text, each with those of the headers that it includes: the parts together are the
- * very text that the host's compiler gets, with the macros that are defined at their places in it.
+ * The files' parts of their flattened text, each with those of the headers that it includes: together, the parts are
+ * exactly the text that the host's compiler gets, each with the macros that are defined at its place in that text.
  */
 export function preprocessParts(files: readonly string[], options: PreprocessOptions = {}): string[] {
   const directory = options.directory ?? process.cwd();
@@ -65,7 +65,7 @@ export function preprocessParts(files: readonly string[], options: PreprocessOpt
     const marker = /^(# \d+ "(.*?)")/.exec(line);
     if (marker !== null) pieces.push({ file: marker[2] ?? "", text: "" });
     const piece = pieces.at(-1);
-    // A marker may say that a header ends, which is elsewhere.
+    // A marker may mark the end of a header, which belongs to another part.
     if (piece !== undefined) piece.text += `${marker?.[1] ?? line}\n`;
   }
   return files.map((file) => {
@@ -76,7 +76,7 @@ export function preprocessParts(files: readonly string[], options: PreprocessOpt
   });
 }
 
-/** The one unit that the host's flattened source is. */
+/** The host's flattened source as one unit. */
 export function preprocessTogether(files: readonly string[], options: PreprocessOptions = {}): string {
   return run(flattened(files, options.directory), options);
 }

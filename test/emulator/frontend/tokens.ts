@@ -1,6 +1,6 @@
 /**
- * Tokens of preprocessed Metal source. Each knows where it stands in the text (for edits) and in which file and line it was
- * written (for messages), which the preprocessor's line markers say.
+ * Tokens of preprocessed Metal source. Each token knows its place in the text (for edits) and the file and line in which it was
+ * written (for messages), as given by the preprocessor's line markers.
  */
 
 export type TokenKind = "identifier" | "number" | "string" | "character" | "punctuation" | "pragma";

@@ -34,7 +34,7 @@ export type Kernel = {
   readonly place: Place;
   readonly parameters: readonly KernelParameter[];
   readonly constants: readonly FunctionConstant[];
-  /** Names of those of `constants` that no code asks is_function_constant_defined about. */
+  /** The names in `constants` that are never passed to is_function_constant_defined. */
   readonly required: ReadonlySet<string>;
   /** [[max_total_threads_per_threadgroup(n)]] as written, or null. */
   readonly maxTotalThreads: string | null;
@@ -78,7 +78,7 @@ export const builtins: ReadonlySet<string> = new Set([
   "threads_per_threadgroup",
 ]);
 
-/** All declarations, those inside classes too. */
+/** All declarations, including those inside classes. */
 export function allDeclarations(list: readonly Declaration[]): Declaration[] {
   return list.flatMap((d) => (d.kind === "struct" ? [d, ...allDeclarations(d.members)] : [d]));
 }
@@ -175,7 +175,7 @@ function findKernels(unit: Omit<Unit, "kernels">): Kernel[] {
   return kernels;
 }
 
-/** The template that an instantiation means: the last one of that name before it (a later #if may declare another). */
+/** The template to which an instantiation refers: the last one of that name before it (a later #if may declare another). */
 function lookup(functions: readonly FunctionDeclaration[], inst: Instantiation): FunctionDeclaration | undefined {
   const short = inst.name.split("::").at(-1);
   const before = functions.filter(
@@ -225,7 +225,7 @@ function kernelParameters(fn: FunctionDeclaration): KernelParameter[] {
 
 type Reach = { readonly names: ReadonlySet<string>; readonly required: ReadonlySet<string> };
 
-/** Which program-scope names a function's code can reach, by name: every declaration that is mentioned counts. */
+/** The program-scope names that a function's code can reach, determined by name: every declaration that is mentioned counts. */
 function reachability(unit: Omit<Unit, "kernels">): (fn: FunctionDeclaration) => Reach {
   const { tokens } = unit;
   const bodies = new Map<string, Range[]>();

@@ -3,7 +3,7 @@ import type { StructDeclaration } from "../frontend/syntax.ts";
 import { structsOf, type Unit } from "../frontend/unit.ts";
 import { functionsOf, type Rule } from "./rule.ts";
 
-/** Structures that a kernel's arguments point at, those inside them too. */
+/** Structures to which a kernel's arguments point, including nested ones. */
 function argumentStructures(unit: Unit): Map<StructDeclaration, string> {
   const structs = new Map(structsOf(unit.declarations).map((s) => [s.name, s]));
   const found = new Map<StructDeclaration, string>();
@@ -17,7 +17,7 @@ function argumentStructures(unit: Unit): Map<StructDeclaration, string> {
   };
   for (const k of unit.kernels)
     for (const p of k.parameters) if (p.kind === "buffer") visit(p.parameter.type, k.function.name);
-  // A typedef names its structure by the alias.
+  // A typedef gives its structure the alias as a name.
   for (const d of unit.declarations) {
     if (d.kind !== "alias") continue;
     const text = unit.tokens.slice(d.range);

@@ -87,7 +87,7 @@ const lambdas: Rule = {
   },
 };
 
-/** Words of Metal that are not types or functions of C++, and so could be taken for free names. */
+/** Words of Metal that are not types or functions of C++, and so could be mistaken for free names. */
 const reserved = new Set(
   (
     "kernel vertex fragment compute device constant thread threadgroup threadgroup_imageblock ray_data object_data sampler texture1d texture1d_array texture2d " +
@@ -150,7 +150,7 @@ const narrowCounter: Rule = {
         if (tokens.text(k + 1) !== name) return;
         const bound: string[] = [];
         for (let b = k + 3; !tokens.is(b, ";"); b += 1) bound.push(tokens.text(b));
-        // Literals, constants in capitals and template parameters are known to be small where they are used.
+        // Literals, constants in capitals and template parameters are known to be small in these uses.
         const known = bound.every(
           (w) => !/^[A-Za-z_]/.test(w) || /^[A-Z][A-Z0-9_]*$/.test(w) || (f.template ?? []).some((p) => p.name === w),
         );

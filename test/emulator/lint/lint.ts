@@ -9,7 +9,7 @@ import { spaceRules } from "./spaces.ts";
 
 export const rules: readonly Rule[] = [...spaceRules, ...kernelRules, ...argumentRules, ...languageRules];
 
-/** How this project's host compiles, and the oldest GPU it promises. */
+/** How this project's host compiles, and the oldest GPU that it supports. */
 export const defaults: LintOptions = { mathMode: "safe", appleFamily: 7 };
 
 export function lint(unit: Unit, options: LintOptions = defaults): Problem[] {

@@ -29,7 +29,7 @@ export function definitionsOf(unit: Unit): (FunctionDeclaration & { readonly bod
   return functionsOf(unit).filter((d): d is FunctionDeclaration & { readonly body: Range } => d.body !== null);
 }
 
-/** Calls visit(i) for every token of a range, those inside attributes left out. */
+/** Calls visit(i) for every token of a range except those inside attributes. */
 export function eachToken(tokens: Tokens, range: Range, visit: (index: number) => void): void {
   for (let i = range.begin; i < range.end; i += 1) {
     if (tokens.isAttribute(i)) {
@@ -79,7 +79,7 @@ const typeWords = new Set([
   "uint64_t",
 ]);
 
-/** Names of types that the unit declares or that Metal has: enough to tell a declaration from an expression. */
+/** Names of types that the unit declares or Metal provides: enough to tell a declaration from an expression. */
 export function typeNames(unit: Unit): Set<string> {
   const names = new Set(typeWords);
   const { tokens } = unit;

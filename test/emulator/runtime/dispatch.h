@@ -5,6 +5,6 @@
 namespace emu {
 /// Held while the library's state is read or a kernel runs.
 std::mutex &library_lock();
-/// Has the dispatch that runs taken longer than it may? GATED_DELTA_EMULATOR_TIMEOUT, in seconds; 300 if that is unset.
+/// Has the running dispatch taken longer than allowed? GATED_DELTA_EMULATOR_TIMEOUT, in seconds; 300 if that is unset.
 bool dispatch_overdue();
 }  // namespace emu

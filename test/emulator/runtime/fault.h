@@ -19,10 +19,10 @@ extern const char *fault_kernel;
 
 std::string format(const char *pattern, ...) __attribute__((format(printf, 1, 2)));
 std::string site_text(emu_site site);
-/// "thread (3, 0, 0) of threadgroup (1, 2, 0)" of a thread of the group that runs.
+/// "thread (3, 0, 0) of threadgroup (1, 2, 0)" for a thread of the running group.
 std::string thread_text(unsigned thread);
 
-/// "shaders/x.metal:12" for an address in translated code, or "" where the line table does not say.
+/// "shaders/x.metal:12" for an address in translated code, or "" if the line table does not give it.
 std::string source_of(const void *pc);
 
 }  // namespace emu

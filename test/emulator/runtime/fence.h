@@ -9,13 +9,13 @@ namespace emu {
 
 void fences_begin_dispatch();
 void fences_begin_group();
-/// The thread that runs executes a device fence. It covers what its group did before the last barrier, and what the
-/// thread itself has done since.
+/// The running thread executes a device fence. It covers its group's accesses before the last barrier, and the thread's
+/// own accesses since then.
 void fence_device(const Clock &clock);
-/// The thread that runs reads or writes an atomic object of device memory.
+/// The running thread reads or writes an atomic object in device memory.
 void fence_atomic(const Clock &clock, uintptr_t address, bool reads, bool writes);
-/// Has the running thread acquired this access of another group? By a fence of its own or, of another thread of its
-/// group, by one before the last barrier.
+/// Has the running thread acquired this access of another group? Either by its own fence or by one that another
+/// thread of its group executed before the last barrier.
 bool fence_acquired(const Clock &clock, Accessor who, Stamp access);
 /// Has it acquired every read of this cell by other groups?
 bool fence_acquired_reads(const Clock &clock, Accessor who, const Cell &cell);

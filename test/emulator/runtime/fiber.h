@@ -1,4 +1,4 @@
-// Stacks that are switched by hand: a lane that waits keeps its stack, and switching costs a few instructions.
+// Stacks that are switched by hand: a waiting lane keeps its stack, and switching costs a few instructions.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -7,20 +7,20 @@ namespace emu {
 
 constexpr size_t stack_bytes = 256 * 1024;  // one lane's, guard page included
 constexpr size_t stack_margin = 48 * 1024;  // free bytes needed to enter a function
-constexpr unsigned stack_count = 1024;      // the most threads of a threadgroup
+constexpr unsigned stack_count = 1024;      // the maximum of threads per threadgroup
 
 struct Stack {
   char *base;  // lowest address; the first page is not accessible
   unsigned number;
 };
 
-/// All stacks lie in one region, so that "is this address on a stack" is one comparison.
+/// All stacks are in one region, so that "is this address on a stack" is a single comparison.
 struct StackRegion {
   uintptr_t low = 0, bytes = 0;
 };
 extern StackRegion stack_region;
 
-/// Reserves the region on first use; false (with errno) where the system refuses.
+/// Reserves the region on first use; false (with errno) if the system refuses.
 bool stacks_prepare();
 /// Takes an unused stack, and returns one.
 Stack stack_take();

@@ -1,4 +1,4 @@
-// The kernels that translated units registered, and pipelines made of them.
+// The kernels that translated units registered, and pipelines made from them.
 #pragma once
 #include <string>
 #include <vector>
@@ -23,7 +23,7 @@ struct Kernel {
   unsigned max_total_threads() const { return info->max_total_threads != 0 ? info->max_total_threads : 1024; }
 };
 
-/// All kernels, by the order of registration.
+/// All kernels, in order of registration.
 std::vector<Kernel> &kernels();
 const Kernel *find_kernel(const char *name);
 
@@ -46,6 +46,6 @@ struct emu_pipeline {
 };
 
 namespace emu {
-/// Puts a pipeline's constants where its unit reads them. False (with fault_message) if deriving others faulted.
+/// Stores a pipeline's constants where its unit reads them. False (with fault_message) if deriving others faulted.
 bool install_constants(const emu_pipeline &pipeline);
 }  // namespace emu

@@ -11,7 +11,7 @@ extern "C" __attribute__((visibility("hidden"))) const char __ehdr_start, _end;
 
 namespace emu {
 
-/// Constants of the library's own, with which the compiler fills a structure before it is written. No argument holds them.
+/// The library's own constants, with which the compiler fills a structure before it is written. No argument contains them.
 inline bool is_own_constant(uintptr_t address, size_t bytes) {
   return address >= uintptr_t(&__ehdr_start) && address + bytes <= uintptr_t(&_end);
 }
@@ -23,7 +23,7 @@ struct Range {
   const char *name;
   bool writable;   // by the argument's type and the binding
   bool tracked;    // some argument may write here: races are possible
-  unsigned shift;  // log2 of the element's size, the first guess at the pieces that threads share
+  unsigned shift;  // log2 of the element's size, the first guess at the size of the pieces that threads share
 };
 
 /// A threadgroup variable or argument in the arena.
@@ -40,21 +40,21 @@ extern char *arena;
 void memory_begin_dispatch(const Range *ranges, unsigned range_count, const Variable *variables,
                            unsigned variable_count, bool races, bool uninitialised, uint64_t *together);
 void memory_end_dispatch();
-/// A new threadgroup: threadgroup memory is poisoned, and earlier groups' accesses are another group's.
+/// A new threadgroup: threadgroup memory is poisoned, and earlier accesses now belong to another group.
 void memory_begin_group();
 /// All threads of the group have met at a barrier with these mem_flags.
 void memory_barrier(unsigned flags);
-/// scheduler.thread is another one now.
+/// scheduler.thread has changed.
 void memory_lane_changed();
 
 /// An access from the runtime itself on a kernel's behalf.
 void check_access(uintptr_t address, unsigned bytes, bool write, emu_site at);
 
-/// All accesses so far, of all dispatches.
+/// The number of accesses so far, in all dispatches.
 uint64_t memory_accesses();
 
 /// Something is accessed atomically: no race with other atomic accesses. Also feeds fences (fence.h).
-/// The running thread reads or writes an atomic object of device memory.
+/// The running thread reads or writes an atomic object in device memory.
 void device_atomic_now(uintptr_t address, bool reads, bool writes);
 void check_atomic(uintptr_t address, unsigned bytes, bool write, const void *pc);
 

@@ -1,7 +1,7 @@
 // Who touched a piece of memory last, and whether a new access is ordered after it.
 //
 // Time is a serial number that grows with every threadgroup and with every barrier whose mem_flags cover the memory;
-// groups run one after another, so a serial says which group and which stretch between barriers. Within a stretch only
+// groups run one after another, so a serial identifies the group and the stretch between barriers. Within a stretch only
 // simdgroup_barrier orders accesses, and only within its simdgroup. Fences and atomics order groups: fence.h.
 #pragma once
 #include <cstdint>
@@ -12,7 +12,7 @@ struct Clock {
   uint32_t now = 1;       // this stretch
   uint32_t group = 1;     // the group's first
   uint32_t own = 1;       // the dispatch's first
-  uint32_t dispatch = 1;  // the first of the dispatches that no barrier is between: what is older does not matter
+  uint32_t dispatch = 1;  // the first of the dispatches without a barrier between them: anything older does not matter
 };
 
 /// serial : 32 | simdgroup epoch : 16 | thread : 10 | flags : 6
@@ -49,8 +49,8 @@ inline Conflict conflict(const Clock &clock, Accessor who, Stamp s) {
   return near && epoch_of(s) != (who.epoch & 0xffff) ? Conflict::none : Conflict::thread;
 }
 
-/// An earlier read of a cell by another threadgroup, of which the cell itself will soon remember only that there was
-/// one: kept aside where fences may order it (fence.h).
+/// An earlier read of a cell by another threadgroup, of which the cell itself will soon remember only that it
+/// happened: kept separately if fences may order it (fence.h).
 void note_foreign_read(const Cell &cell);
 
 /// A read that found no conflicting write: remembered for a later write.

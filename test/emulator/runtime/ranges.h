@@ -13,7 +13,7 @@ struct Binding {
   const emu_parameter_info *parameter;
   uintptr_t low, high;
   bool writable;
-  bool tracked;  // accesses are remembered, since another may conflict with them
+  bool tracked;  // accesses are remembered, since others may conflict with them
 };
 
 /// Checks bindings against the arguments of the pipeline's kernel; returns the problem, or "". `pointers[i]` becomes

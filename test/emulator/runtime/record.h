@@ -5,12 +5,12 @@
 #include "emulator.h"
 
 namespace emu {
-/// Where GATED_DELTA_EMULATOR_RECORD names a folder: writes the dispatch there before it runs. At most
-/// GATED_DELTA_EMULATOR_RECORD_LIMIT of each kernel, where that is set.
+/// If GATED_DELTA_EMULATOR_RECORD names a folder: writes the dispatch there before it runs. At most
+/// GATED_DELTA_EMULATOR_RECORD_LIMIT of each kernel, if that is set.
 void record_dispatch(const emu_pipeline &pipeline, const emu_dispatch_info &dispatch, uint32_t order, uint64_t seed,
                      uint32_t checks);
-/// Whether dispatches are recorded without large contents, and not run (GATED_DELTA_EMULATOR_OUTLINES): what a benchmark
-/// on another machine needs to know of them.
+/// Whether dispatches are recorded without large contents, and not run (GATED_DELTA_EMULATOR_OUTLINES): a benchmark
+/// on another machine needs no more than that.
 bool outlines();
 
 }  // namespace emu

@@ -24,7 +24,7 @@ struct RecordedBuffer {
   uint32_t index, flags;
   uint64_t offset, bytes = 0;
   uint64_t identity = 0;  // of an outline: buffers of equal identity are one
-  unsigned char *data = nullptr;  // another buffer's where they share memory
+  unsigned char *data = nullptr;  // another buffer's if they share memory
   std::unique_ptr<unsigned char, decltype(&free)> memory{nullptr, free};
 };
 
@@ -136,7 +136,7 @@ inline bool read_record(const char *path, Recorded &out) {
   return in.good();
 }
 
-/// Writes the contents of buffers: "EMUOUT01", their number, and of each its index, length and contents.
+/// Writes the contents of buffers: "EMUOUT01", their number, and the index, length and contents of each.
 inline bool write_output(const char *path, const Recorded &record) {
   FILE *out = fopen(path, "wb");
   if (out == nullptr) return false;

@@ -1,6 +1,6 @@
 // One threadgroup at a time: its lanes on stacks of their own, run one after the other until each waits or returns.
 //
-// Between two synchronisations lanes run in the order that was asked for: forward, reverse, or random by seed. A lane
+// Between two synchronisations, lanes run in the requested order: forward, reverse, or random by seed. A lane
 // that does not wait never costs a switch: the next lane starts on the same stack.
 #pragma once
 #include <cstdint>
@@ -18,7 +18,7 @@ constexpr unsigned max_threads = 1024;
 struct Rendezvous {
   emu_site site;
   unsigned operation;  // Operation << 16 | kind
-  unsigned control;    // the first lane's layout, types or flags, which all must share
+  unsigned control;    // the first lane's layout, types or flags, which must be the same for all
 };
 
 enum class Operation : unsigned {
@@ -58,10 +58,10 @@ struct Lane {
 enum class Order : unsigned { forward = 1, reverse = 2, random = 3 };
 
 struct Scheduler {
-  Simdgroup *simdgroup;  // of the lane that runs
+  Simdgroup *simdgroup;  // of the running lane
   unsigned lane;         // its index in the simdgroup
   unsigned thread;       // its index in the threadgroup
-  bool running;          // a kernel is on a stack of ours
+  bool running;          // a kernel is on one of our stacks
   Order order;
   uint64_t random;
   unsigned threads, simdgroups, live, blocked;
@@ -82,12 +82,12 @@ bool run_threadgroup(unsigned threads, void (*entry)(const emu_lane &));
 /// Runs a function where faults are caught. False if one ended it.
 bool run_guarded(void (*function)());
 
-/// A lane comes to an operation of its simdgroup; returns the exchange to leave its part in.
+/// A lane arrives at an operation of its simdgroup; returns the exchange in which to leave its part.
 Exchange &arrive(emu_site site, Operation operation, unsigned kind, unsigned control);
 /// After leaving its part: waits for the others. Afterwards the exchange holds everyone's.
 void gather(Exchange &exchange);
 
-/// All of `simdgroup`'s live lanes have come: what the operation computes once for all.
+/// All of `simdgroup`'s live lanes have arrived: the part of the operation that is computed once for all.
 void complete_operation(Simdgroup &simdgroup, Exchange &exchange);
 
 uint64_t next_random();

@@ -1,4 +1,4 @@
-// The race check proper: a new access against what a cell remembers.
+// The race check proper: a new access against a cell's history.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -11,7 +11,7 @@ extern "C" const char emu_anchor;
 
 namespace emu {
 
-/// The place of an access: an address in translated code, or a site that a call brought along.
+/// The place of an access: an address in translated code, or a site that a call passed.
 struct Where {
   const void *pc;
   const emu_site *site;
@@ -22,7 +22,7 @@ struct Where {
   uint32_t relative() const { return site != nullptr ? 0 : uint32_t(uintptr_t(pc) - uintptr_t(&emu_anchor)); }
 };
 
-/// Says that an access is unordered with an earlier one. `what` names the memory.
+/// Reports that an access is unordered with an earlier one. `what` names the memory.
 [[noreturn]] void report_race(const Where &at, Conflict kind, bool write, bool earlier_write, Stamp other, uint32_t pc,
                               const std::string &what);
 
@@ -66,9 +66,9 @@ struct Page {
 
 /// A page's history; `shift` is the first guess at its grain.
 Page *history_of(uintptr_t page, unsigned shift);
-/// Threads share a page by smaller pieces than thought: every cell becomes several.
+/// Threads share a page in smaller pieces than assumed: every cell becomes several.
 void refine(Page *page, unsigned shift);
-/// Bytes that histories take, and forgetting them all.
+/// The bytes that histories occupy, and a way to discard them all.
 size_t history_bytes();
 void history_clear();
 

@@ -76,7 +76,7 @@ emu_bits emu_simd_fill(emu_site at, unsigned kind, emu_bits value, unsigned cont
 emu_bits emu_simd_reduce(emu_site at, unsigned kind, emu_bits value, unsigned layout);
 unsigned long emu_simd_vote(emu_site at, unsigned kind, bool value);
 
-// 8x8 matrices; two elements a lane. `layout`: emu_type | transpose << 8.
+// 8x8 matrices; two elements per lane. `layout`: emu_type | transpose << 8.
 emu_bits emu_matrix_load(emu_site at, const void *source, unsigned long stride, unsigned layout);
 void emu_matrix_store(emu_site at, void *target, unsigned long stride, unsigned layout, unsigned long elements);
 // `types`: of d | a << 8 | b << 16 | c << 24; ab holds a's bits, then b's.

@@ -39,7 +39,7 @@ template <> inline constexpr unsigned size_of<const void> = 1;
 template <class T> constexpr unsigned align_of = alignof(T);
 template <> inline constexpr unsigned align_of<void> = 1;
 template <> inline constexpr unsigned align_of<const void> = 1;
-// The runtime cuts the type's name out of this.
+// The runtime extracts the type's name from this.
 template <class T> const char *pretty_type() { return __PRETTY_FUNCTION__; }
 
 template <class P> struct built {
@@ -56,8 +56,8 @@ template <class P, class V> EMU_SHIM inline metal::remove_cv_t<P> builtin(V v) {
   return built<metal::remove_cv_t<P>>::from(v);
 }
 
-// The group's arena: variables in order, with gaps between so that overruns are seen. `sum` counts as Metal
-// does.
+// The group's arena: variables in order, with gaps between so that overruns are seen. `sum` adds up sizes
+// as Metal does.
 struct arena_start {
   static constexpr ulong end = 0, sum = 0;
 };

@@ -1,4 +1,4 @@
-// Overloads for every type that Metal lists, and no templates: max(int, uint) must be as ambiguous here as there.
+// Overloads for every type that Metal lists, and no templates: max(int, uint) must be ambiguous here as in Metal.
 #ifndef EMU_LISTS_H
 #define EMU_LISTS_H
 

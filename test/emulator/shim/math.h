@@ -1,5 +1,5 @@
-// <metal_math>: half and float only, as Metal has it. There is no log1p, expm1, erf, cbrt or hypot here because there
-// is none there. A bfloat argument converts to float and gives a float.
+// <metal_math>: half and float only, as in Metal. log1p, expm1, erf, cbrt and hypot are missing here because Metal
+// does not have them. A bfloat argument converts to float and gives a float.
 #ifndef EMU_MATH_H
 #define EMU_MATH_H
 
@@ -46,7 +46,7 @@ template <class T> EMU_SHIM inline T fmin3_of(T x, T y, T z) { return fmin_of(x,
 template <class T> EMU_SHIM inline T fmedian3_of(T x, T y, T z) {
   return fmax_of(fmin_of(x, y), fmin_of(fmax_of(x, y), z));
 }
-// One rounding: of the exact product and sum, a half's too (which double holds exactly except for the last step).
+// A single rounding, of the exact product and sum; for half, too (double holds them exactly except for the last step).
 EMU_SHIM inline float fma_of(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
 EMU_SHIM inline half fma_of(half x, half y, half z) { return half(__builtin_fma(double(x), double(y), double(z))); }
 }  // namespace emu
@@ -86,7 +86,7 @@ EMU_SHIM inline float sincos(float x, float &cosine) {
   return emu::sin_of(x);
 }
 
-// precise:: and fast:: exist for float. The fast ones are as exact here, except tanh, whose overflow to NaN is kept.
+// precise:: and fast:: exist for float. Here, the fast ones are as exact as the precise ones, except tanh, whose overflow to NaN is kept.
 #define EMU_FUNCTION_1(name, value) EMU_SINGLES(EMU_S1, EMU_V1, name)
 #define EMU_FUNCTION_2(name, value) EMU_SINGLES(EMU_S2, EMU_V2, name)
 #define EMU_VARIANT                                                                                                    \

@@ -1,5 +1,5 @@
 // <metal_simdgroup>, <metal_quadgroup>. Any integer or floating-point scalar or vector except bool, long and ulong (the
-// quad functions take the 64-bit ones too). Every lane of the simdgroup that has not returned must come to the same
+// quad functions take the 64-bit ones too). Every lane of the simdgroup that has not returned must reach the same
 // call.
 #ifndef EMU_SIMD_H
 #define EMU_SIMD_H
@@ -55,7 +55,7 @@ template <class V> EMU_SHIM inline V from_bits(emu_bits b) {
 }  // namespace emu
 
 namespace metal {
-// M(type, element type, components) for the types that simdgroup functions take, and for those that only quadgroup functions take.
+// M(type, element type, components) for the types that simdgroup functions accept, and for those that only quadgroup functions accept.
 #define EMU_LANE_TYPE(M, T) M(T, T, 1) M(T##2, T, 2) M(T##3, T, 3) M(T##4, T, 4)
 #define EMU_LANE_WHOLES(M)                                                                       \
   EMU_LANE_TYPE(M, char)                                                                         \
@@ -118,7 +118,7 @@ EMU_LANE_WHOLES(EMU_SIMD_WHOLE)
 #undef EMU_GROUP
 #undef EMU_WIDTH
 
-// No simdgroup function takes these; a conversion to a type that is taken must not be found instead.
+// No simdgroup function accepts these; a conversion to an accepted type must not be found instead.
 #define EMU_REFUSE(name)          \
   void name(bool, ...) = delete;  \
   void name(long, ...) = delete;  \

@@ -59,14 +59,14 @@ EMU_SHIM inline simdgroup_matrix<T, Cols, Rows> make_filled_simdgroup_matrix(T v
 EMU_SPACES(EMU_MATRIX_MEMORY)
 #undef EMU_MATRIX_MEMORY
 
-// Metal's documentation has references to matrices that are not const; its compiler may take more.
+// Metal's documentation has references to non-const matrices; its compiler may accept more.
 #ifdef EMU_TYPED
 #define EMU_OPERAND &
 #else
 #define EMU_OPERAND
 #endif
-// d = a b + c. Apple's compiler also takes operands of a narrower type than the sum's, though the specification
-// shows one type only.
+// d = a b + c. Apple's compiler also accepts operands of a narrower type than the sum's, though the specification
+// shows only one type.
 template <class D, class A, class B, class S>
 EMU_SHIM inline void simdgroup_multiply_accumulate(simdgroup_matrix<D, 8, 8> &d,
                                                    simdgroup_matrix<A, 8, 8> EMU_OPERAND a,

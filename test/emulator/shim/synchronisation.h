@@ -43,7 +43,7 @@ EMU_SHIM inline void atomic_thread_fence(mem_flags flags, memory_order order, th
   emu_fence(at, unsigned(flags), unsigned(order), unsigned(scope));
 }
 
-// An atomic object can be reached through the functions below only.
+// An atomic object can be accessed only through the functions below.
 template <class T> struct atomic {
   T emu_value;
 };

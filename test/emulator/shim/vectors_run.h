@@ -6,7 +6,7 @@
 #include "calls.h"
 #include "traits.h"
 
-// Shim code takes its caller's place in line tables (it has no debug information of its own) and never costs a call.
+// Shim code has its caller's place in line tables (it has no debug information of its own) and never costs a call.
 #define EMU_SHIM __attribute__((__always_inline__, __nodebug__))
 
 extern "C" [[noreturn]] void emu_bad_division();

@@ -106,7 +106,7 @@ template <class T, class... A> constexpr T emu_make(A... a) {
   return emu::maker<T, emu::parts<T>::is_vector>::make(a...);
 }
 
-// Bool vectors: whatever a comparison gives.
+// Bool vectors: any result of a comparison.
 namespace metal {
 inline bool all(bool x) { return x; }
 inline bool any(bool x) { return x; }

@@ -1,11 +1,11 @@
-/** The ways of clients: they ask and compare, or misbehave in every way that a socket allows. */
+/** The behaviour of clients: they ask and compare, or misbehave in every way that a socket allows. */
 import type { Random } from "../../support/random.ts";
 import { answerOf, streamedAnswer } from "./cases.ts";
 import type { Case } from "./cases.ts";
 import { exchange, requestText } from "./http.ts";
 import type { RawResponse } from "./http.ts";
 
-/** A client's request, done: what it was, and how it ended. */
+/** A client's finished request: its kind, and how it ended. */
 export interface Done {
   readonly kind: string;
   readonly outcome: string;
@@ -15,7 +15,7 @@ export interface Done {
 
 type Client = (port: number, one: Case, random: Random) => Promise<Done>;
 
-/** Compares an answer with the known one. A server that is full says so, and when to come back. */
+/** Compares an answer with the known one. A full server says so, and when to come back. */
 function compared(kind: string, one: Case, response: RawResponse, stream: boolean): Done {
   const { status, headers, body } = response;
   if (status === 503 || status === 529) {
@@ -36,10 +36,10 @@ function post(one: Case, stream: boolean): string {
 const whole: Client = async (port, one) => compared("whole", one, await exchange(port, post(one, false)), false);
 const streamed: Client = async (port, one) => compared("streamed", one, await exchange(port, post(one, true)), true);
 
-/** Reads nothing for a while, and then all of it. */
+/** Reads nothing for a while, and then everything. */
 const stalling: Client = async (port, one, random) => {
   const { kind, outcome } = compared("stalled", one, await exchange(port, post(one, true), { stall: 500 + random.below(2500) }), true);
-  return { kind, outcome }; // its times are its own
+  return { kind, outcome }; // its times are not the server's
 };
 
 /** Leaves in the middle of a long answer, or while it waits. */
@@ -50,7 +50,7 @@ const leaving: Client = async (port, one, random) => {
   return { kind: "left", outcome: "left" };
 };
 
-/** Asks for a long answer, takes nothing of it, and leaves. */
+/** Asks for a long answer, reads none of it, and leaves. */
 const deaf: Client = async (port, _, random) => {
   const leaveAt = 1000 + random.below(3000);
   await exchange(port, requestText("POST", "/v1/chat/completions", { messages: [{ role: "user", content: "Tell me all." }], stream: true, n: 4, max_tokens: 800, logprobs: true, top_logprobs: 20 }), { stall: leaveAt + 1000, leaveAt });
@@ -65,7 +65,7 @@ const halves: Client = async (port, one, random) => {
   return { kind: "half", outcome: status === 0 ? "no answer" : `status ${status}` };
 };
 
-/** Sends what is no request, or none of this server's. */
+/** Sends something that is not a request, or not one for this server. */
 const garbage: Client = async (port, one, random) => {
   const text = post(one, false);
   const bytes = Uint8Array.from({ length: 1 + random.below(3000) }, () => random.below(256));
@@ -88,7 +88,7 @@ const garbage: Client = async (port, one, random) => {
   return { kind: "garbage", outcome: status === 0 ? "closed" : `status ${status}` };
 };
 
-/** Clients by how often they come. */
+/** The kinds of clients, and how often each comes. */
 const kinds: readonly (readonly [times: number, client: Client])[] = [[30, whole], [40, streamed], [4, stalling], [12, leaving], [1, deaf], [6, halves], [7, garbage]];
 const all = kinds.flatMap(([times, client]) => Array.from({ length: times }, () => client));
 

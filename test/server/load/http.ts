@@ -1,4 +1,4 @@
-/** HTTP by hand over sockets, so that clients can send halves, stall and leave at any byte, and see when each piece came. */
+/** HTTP by hand over sockets, so that clients can send half a request, stall and leave at any byte, and see when each piece came. */
 import { connect } from "node:net";
 import type { Socket } from "node:net";
 
@@ -14,7 +14,7 @@ export interface RawResponse {
   readonly gap: number;
 }
 
-/** How a client takes its response. */
+/** How a client reads its response. */
 export interface Manners {
   /** Leaves after this many bytes. @default never */
   readonly leaveAfter?: number;
@@ -31,7 +31,7 @@ export function requestText(method: string, path: string, body?: unknown, header
   return `${method} ${path} HTTP/1.1\r\n${Object.entries(all).map((pair) => `${pair.join(": ")}\r\n`).join("")}\r\n${text}`;
 }
 
-/** Sends bytes on a connection of its own; resolves when it is closed, also by this client. Never rejects. */
+/** Sends bytes on a new connection; resolves when that is closed, even by this client. Never rejects. */
 export function exchange(port: number, request: string | Uint8Array, { leaveAfter = Infinity, leaveAt, stall = 0 }: Manners = {}): Promise<RawResponse> {
   return new Promise((resolve) => {
     const pieces: Buffer[] = [];
@@ -70,7 +70,7 @@ function parsed(bytes: Buffer): Pick<RawResponse, "status" | "headers" | "body">
   return { status: Number(/^HTTP\/1\.1 (\d{3})/.exec(line)?.[1] ?? 0), headers, body: body.toString("utf8") };
 }
 
-/** The chunks that came whole. */
+/** The chunks that arrived whole. */
 function unchunked(bytes: Buffer): Buffer {
   const chunks: Buffer[] = [];
   for (let at = 0; ; ) {

@@ -1,4 +1,4 @@
-/** Many clients against one server for some time: every answer is the cold run's, and at the end nothing is held. */
+/** Many clients against one server for some time: every answer is the cold run's, and at the end nothing is still held. */
 import { join } from "node:path";
 import { Device } from "../../../lib/index.ts";
 import { LanguageModel, tinyModel } from "../../../lib/model.ts";
@@ -14,12 +14,12 @@ export interface LoadOptions {
   readonly seed: number;
   readonly clients: number;
   readonly seconds: number;
-  /** Called with the server's numbers, every so many seconds. */
+  /** The seconds between two calls of `onFigures`, which gets the server's numbers. */
   readonly every: number;
   readonly onFigures: (figures: Figures, seconds: number) => void;
 }
 
-/** Milliseconds of many requests. */
+/** The times of many requests, in milliseconds. */
 export interface Spread {
   readonly count: number;
   readonly median: number;
@@ -29,24 +29,24 @@ export interface Spread {
 
 export interface LoadReport {
   readonly counts: ReadonlyMap<string, number>;
-  /** Streams with fewer clients than are answered at the same time: first bytes come without a queue. */
+  /** Streams with fewer clients than the server answers at a time: their first bytes do not wait in a queue. */
   readonly calm: { readonly first: Spread; readonly gap: Spread };
   readonly loaded: { readonly first: Spread; readonly gap: Spread };
-  /** When the memory of the first requests was there, and when all clients had gone. */
+  /** After the first requests had taken their memory, and after all clients had gone. */
   readonly begin: Figures;
   readonly end: Figures;
 }
 
-/** Requests that a handler answers and lets wait by default. */
+/** The requests that a handler answers, and those that it lets wait, by default. */
 const room = 64 + 256;
 
-/** Clients of the calm part. */
+/** The number of clients in the calm part. */
 const few = 32;
 
 /**
  * Runs the load.
  *
- * @throws at the first answer that is not the cold run's, a status that should not be, and where something is still held at the end.
+ * @throws at the first answer that is not the cold run's, for an unexpected status, and if something is still held at the end.
  */
 export async function runLoad({ seed, clients, seconds, every, onFigures }: LoadOptions): Promise<LoadReport> {
   const cases = await cold(seed);
@@ -64,7 +64,7 @@ export async function runLoad({ seed, clients, seconds, every, onFigures }: Load
       count(done);
       calm.add(done);
     });
-    // Memory that the process needs once is there after as many clients as there will be.
+    // The process has allocated the memory that it needs once after as many clients as there will be.
     await during(clients, Math.min(10, seconds / 4), nthSeed(seed, 2), (random) => anyRequest(port, cases, random));
     await idle(figures);
     const begin = await figures("/clear");
@@ -100,7 +100,7 @@ async function cold(seed: number): Promise<Case[]> {
   return await casesOf(model, seed, 24);
 }
 
-/** Lets clients make one request after another for some seconds. The first failure ends all. */
+/** Lets clients make one request after another for some seconds. The first failure ends all of them. */
 async function during(clients: number, seconds: number, seed: number, request: (random: Random) => Promise<unknown>): Promise<void> {
   const end = performance.now() + 1000 * seconds;
   let failed = false;

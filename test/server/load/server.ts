@@ -1,4 +1,4 @@
-/** The server under load, in a process of its own: the tiny model with few states and pages, and `/figures` about it. */
+/** The server under load, in a process of its own: the tiny model with few states and pages, and its numbers at `/figures`. */
 import { heapStats } from "bun:jsc";
 import { readdirSync } from "node:fs";
 import { Device } from "../../../lib/index.ts";
@@ -6,7 +6,7 @@ import { LanguageModel, tinyModel } from "../../../lib/model.ts";
 import { createHandler } from "../../../lib/server.ts";
 import type { RequestLog } from "../../../lib/server.ts";
 
-/** Numbers of the server's process. */
+/** Numbers about the server's process. */
 export interface Figures {
   readonly active: number;
   readonly freeStates: number;
@@ -22,9 +22,9 @@ export interface Figures {
   readonly rss: number;
   readonly heap: number;
   readonly objects: number;
-  /** The most requests that were active at a time. */
+  /** The most requests that were active at the same time. */
   readonly mostActive: number;
-  /** Failures of the server itself, of which there may be none. */
+  /** Failures of the server itself. There must not be any. */
   readonly internal: readonly string[];
 }
 

@@ -1,4 +1,4 @@
-/** The long run of the load: many clients on a server, of which some misbehave. */
+/** The long run of the load: many clients on a server, some of which misbehave. */
 import { runLoad } from "../load/load.ts";
 import type { Spread } from "../load/load.ts";
 import type { Figures } from "../load/server.ts";
@@ -9,7 +9,7 @@ const spread = ({ count, median, p99, most }: Spread): string => `median ${media
 const line = ({ active, freeStates, states, freePages, pages, descriptors, rss, heap, objects }: Figures): string =>
   `${active} active, ${freeStates} of ${states} states and ${freePages} of ${pages} pages free, ${descriptors} descriptors, resident ${mebibytes(rss)} MiB, heap ${mebibytes(heap)} MiB of ${objects} objects`;
 
-/** Runs it, and tells its figures. */
+/** Runs it, and reports its figures. */
 export async function run(say: (line: string) => void, { minutes, clients, seed }: LongOptions): Promise<void> {
   const onFigures = (figures: Figures, seconds: number): void => say(`after ${seconds.toFixed(0)} s: ${line(figures)}`);
   const { begin, end, calm, loaded, counts } = await runLoad({ seed, clients, seconds: 60 * minutes, every: 60, onFigures });

@@ -8,14 +8,14 @@ import { parseArgs } from "node:util";
 import { describe } from "../../../lib/errors.ts";
 import { Device } from "../../../lib/index.ts";
 
-/** Numbers of the command line, of which a part reads its own. */
+/** The numbers of the command line, of which each part reads its own. */
 export interface LongOptions {
   readonly minutes: number;
   readonly clients: number;
   readonly seed: number;
 }
 
-/** A part: a module whose `run` throws if the part fails, and tells the rest in lines. */
+/** A part: a module whose `run` throws if the part fails, and reports the rest in lines. */
 export interface LongPart {
   run(say: (line: string) => void, options: LongOptions): Promise<void>;
 }

@@ -1,6 +1,6 @@
 /**
- * A store in a whole S3 server: PyPI's moto, in a virtual environment that this makes in a folder for its time, with what pip has in its
- * cache or loads. `GATED_DELTA_MOTO=PROGRAM` names an installed `moto_server` instead.
+ * A store in a whole S3 server: PyPI's moto, in a virtual environment in a temporary folder, with packages from pip's cache or
+ * downloaded ones. `GATED_DELTA_MOTO=PROGRAM` names an installed `moto_server` instead.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -42,7 +42,7 @@ export async function run(say: (line: string) => void): Promise<void> {
   }
 }
 
-/** An object in parts and ranges, and those that are not there. */
+/** An object in parts and ranges, and missing ones. */
 async function large(say: (line: string) => void): Promise<void> {
   const store = openStore("s3://sessions/large");
   const bytes = new Uint8Array(5 * pieceBytes + 17).map((_, i) => i * 31 + (i >> 12));

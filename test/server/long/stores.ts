@@ -1,4 +1,4 @@
-/** 200 servers that are killed in the middle of seeded answers: with a folder, and as many with Redis where it is installed. */
+/** 200 servers that are killed in the middle of seeded answers: with a folder, and as many with Redis if it is installed. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -1,5 +1,5 @@
 /**
- * `npm run test:router`: a real router, SMG (PyPI's smg), before three servers on loopback. It measures how many tokens of prompts are found
+ * `npm run test:router`: a real router, SMG (PyPI's smg), in front of three servers on loopback. It measures how many prompt tokens were
  * in the servers' caches when requests go round robin, and when the router sends a conversation to the server that knows it; and whether
  * answers stay the same when a server is killed in the middle. The record is test/receipts/server-router.txt.
  *
@@ -27,7 +27,7 @@ interface Share {
   readonly cached: number;
   readonly restored: number;
   readonly answers: number;
-  /** Answers that were asked for again, because the server was killed. */
+  /** Answers that were requested again because the server was killed. */
   readonly again: number;
   readonly wrong: number;
 }
@@ -86,7 +86,7 @@ async function whole(smg: string, { policy, store, killed }: Setup, reference: P
       sum.answers++;
       of.push({ role: "assistant", content: body.choices[0].message.content ?? "" });
     };
-    // Four at a time, in an order that changes, so that going round robin does not keep to one server by chance.
+    // Four at a time, in a changing order, so that round robin does not keep a conversation at one server by chance.
     const order = messages.map((of, i) => ({ of, i })).sort((a, b) => ((a.i * 7 + turn * 5) % conversations) - ((b.i * 7 + turn * 5) % conversations));
     for (let at = 0; at < order.length; at += 4) {
       const asked = order.slice(at, at + 4).map(({ of, i }) => ask(of, i));
@@ -98,7 +98,7 @@ async function whole(smg: string, { policy, store, killed }: Setup, reference: P
   return sum;
 }
 
-/** The server that has read the most tokens of prompts, by its metrics. */
+/** The server that has read the most prompt tokens, by its metrics. */
 async function busiest(servers: readonly ServerProcess[]): Promise<ServerProcess> {
   const counts = await Promise.all(
     servers.map(async ({ url }) => {

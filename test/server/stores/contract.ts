@@ -18,7 +18,7 @@ async function readOf(store: SessionStore, name: string, length: number): Promis
   return (await store.read(name, into)) ? into : undefined;
 }
 
-/** @param place of a server that may be there later, with nothing in it. */
+/** @param place the place of the store, which is empty; its server may start after this call. */
 export function storeContract(place: () => string): void {
   test("objects are read as they were written, small and in pieces, and replaced", async () => {
     const store = openStore(place());

@@ -1,4 +1,4 @@
-/** Conversations that go on at another server. */
+/** Conversations that continue at another server. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { readFileSync, readdirSync, rmSync, statSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -32,7 +32,7 @@ function next(request: { messages: object[]; seed: number }, body: any, content:
   return { ...request, seed: request.seed + 1, messages: [...request.messages, { role: "assistant", content: body.choices[0].message.content }, { role: "user", content }] };
 }
 
-/** A server answers the first request, and its store gets all of it. */
+/** A server answers the first request, and its store receives the whole conversation. */
 async function begun(store: SessionStore, options: ServerOptions = {}, headers: Record<string, string> = {}) {
   using server = storeServer(model, store, options);
   const { body, entry } = await server.ask(first, headers);
@@ -145,7 +145,7 @@ describe("nothing is shared", () => {
     const others = [{ identity: "b" }, { form: "f16" }, { kernels: "cpu avx512" }, { roles: "generated" as "exact" }, { salt: "x" }].map((given) => namesOf(given as typeof scope));
     for (const names of [...others, namesOf({}, undefined, `${secret}.`)]) for (const name of names) expect(plain).not.toContain(name);
     const same = (changed: number): number[] => namesOf({}, changed).flatMap((name, i) => (name === plain[i] ? [i] : []));
-    // A token changes the names of what it belongs to, and of all after it.
+    // A token changes the names of the objects that it belongs to, and of all later ones.
     expect([same(0), same(255), same(256), same(299), same(300), same(511), same(599)]).toEqual([[2], [2], [0, 2, 3], [0, 2, 3], [0, 2, 3, 5], [0, 2, 3, 5], [0, 1, 2, 3, 4, 5, 6]]);
   });
 });
@@ -281,7 +281,7 @@ describe("a store that does not work", () => {
 });
 
 describe("writing", () => {
-  /** A store whose objects are written when it is told. */
+  /** A store whose objects are written only when it is told to. */
   function heldBack(store: SessionStore) {
     const waiting: (() => void)[] = [];
     let open = false;
@@ -324,7 +324,7 @@ describe("writing", () => {
     for (let i = 0; i < 80; i++) expect((await server.ask({ ...first, seed: i, max_tokens: 1, messages: [{ role: "user", content: words(30, i) }] })).entry.status).toBe(200);
     expect(waiting.length).toBe(1);
     const page = await (await server.handler(new Request("http://server/metrics"))).text();
-    // More than 64 prompts wait.
+    // More than 64 prompts are waiting.
     expect(Number(/^gated_delta_store_skipped_total\{.*\} (\d+)$/m.exec(page)![1])).toBeGreaterThan(0);
     release();
     await server.handler.drain();

@@ -52,7 +52,7 @@ describe("a folder", () => {
     const place = newPath("old");
     const store = openStore(place, { seconds: 100 });
     await store.write("entries/a", bytesOf(10));
-    await store.close(); // it has looked for old objects
+    await store.close(); // it has now looked for old objects
     const past = Date.now() / 1000 - 101;
     utimesSync(join(place, "entries/a"), past, past);
     expect([await store.has([{ name: "entries/a", bytes: 10 }]), await store.read("entries/a", new Uint8Array(10))]).toEqual([[false], false]);
@@ -75,7 +75,7 @@ describe("a folder", () => {
     const store = openStore(place, { bytes: 6000 });
     await store.write("entries/new", bytesOf(1000));
     await store.close();
-    // 11000 bytes are more than 6000, so that no more than 5400 stay.
+    // 11000 bytes are more than 6000, so no more than 5400 stay.
     expect(readdirSync(join(place, "entries")).sort()).toEqual(["1", "7", "8", "9", "new"]);
   });
 

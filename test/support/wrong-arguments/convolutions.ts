@@ -1,4 +1,4 @@
-/** How the arguments of the convolutions and their commits can be wrong, one at a time. */
+/** Ways in which the arguments of the convolutions and their commits can be wrong, one at a time. */
 import type { Device } from "../../../lib/index.ts";
 import { gapped, makers } from "./kit.ts";
 import type { Wrong } from "./kit.ts";

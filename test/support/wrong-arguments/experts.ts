@@ -1,4 +1,4 @@
-/** How the arguments of the ops of mixtures can be wrong, one at a time. */
+/** Ways in which the arguments of the ops of mixtures can be wrong, one at a time. */
 import type { Device } from "../../../lib/index.ts";
 import { gapped, makers } from "./kit.ts";
 import type { Wrong } from "./kit.ts";
@@ -96,7 +96,7 @@ export function wrongExperts(device: Device) {
       [{ experts: tensor([5, 2, 16], "bf16"), out: tensor([5, 16], "f16") }, "dtype", "out"],
       [({ out }) => ({ out: gapped(out) }), "shape", "out"],
       [({ shared }) => ({ out: shared }), "overlap", "out"],
-      // A part of the residual, or the residual in another layout.
+      // Part of the residual, or the residual in another layout.
       [
         () => overlapping((both) => ({ residual: both.view({ shape: [5, 16] }), out: both.view({ offset: 8, shape: [5, 16] }) })),
         "overlap",

@@ -17,7 +17,7 @@ export function gapped(like: unknown): Tensor {
   return wide.view({ shape, strides: strides.map((stride) => stride * 2) });
 }
 
-/** Makers of tensors of a device. */
+/** Functions that make tensors of a device. */
 export function makers(device: Device) {
   const tensor = (shape: readonly number[], dtype: DType = "f32") => device.tensor(dtype, shape);
   const overlapping = (parts: (both: Tensor) => Arguments) => parts(tensor([2000]));

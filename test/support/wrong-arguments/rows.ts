@@ -1,4 +1,4 @@
-/** How the arguments of the ops on rows and of attention can be wrong, one at a time. */
+/** Ways in which the arguments of the ops on rows and of attention can be wrong, one at a time. */
 import type { Device } from "../../../lib/index.ts";
 import { gapped, makers } from "./kit.ts";
 import type { Wrong } from "./kit.ts";
@@ -9,7 +9,7 @@ export function wrongRows(device: Device) {
   const { tensor, overlapping } = makers(device);
   const { quantised, blocks, micro } = sharedArguments(device);
 
-  /** Of an op on the elements of two tensors. */
+  /** Wrong arguments of an op on the elements of two tensors. */
   const elementwise = (a: string, b: string): readonly Wrong[] => [
     [{ [a]: tensor([160]) }, "shape", a],
     [{ [a]: tensor([5, 16, 2]) }, "shape", b],
@@ -184,7 +184,7 @@ export function wrongRows(device: Device) {
       [{ residual: tensor([5, 16], "i32") }, "dtype", "residual"],
       [({ out }) => ({ residual: gapped(out) }), "shape", "residual"],
       [{ residual: 1 }, "invalid-argument", "residual"],
-      // A part of the residual, or the residual in another layout.
+      // Part of the residual, or the residual in another layout.
       [
         () => overlapping((both) => ({ residual: both.view({ shape: [5, 16] }), out: both.view({ offset: 8, shape: [5, 16] }) })),
         "overlap",

@@ -25,7 +25,7 @@ export function sharedArguments(device: Device) {
       [{ ...sound(), weight: tensor([...rows, 16, 1], "u32") }, "shape", "weight"],
       [{ ...sound(), weight: tensor([...rows.with(-1, rows.at(-1)! + 1), 16], "u32") }, "shape", "scales"],
       [{ ...sound(), weight: gapped(tensor([...rows, 16], "u32")) }, "shape", "weight"],
-      // 1, 7 and 9 bits; no whole number of them; groups of 16, 256 and 128/3.
+      // 1, 7 and 9 bits; a fractional number of bits; groups of 16, 256 and 128/3.
       ...[4, 28, 36, 15, 0].map((words): Wrong => [sound(128, words), "shape", "weight"]),
       ...[8, 3, 0].map((groups): Wrong => [sound(128, 16, groups), "shape", "scales"]),
       [sound(256, 32, 1), "shape", "scales"],
@@ -40,7 +40,7 @@ export function sharedArguments(device: Device) {
       [{ ...sound(), biases: tensor([...rows, 4]) }, "shape", "biases"],
       [{ ...sound(), biases: tensor([...rows, 2], "i32") }, "dtype", "biases"],
       [{ ...sound(), biases: gapped(tensor([...rows, 2])) }, "shape", "biases"],
-      // 4 bits in groups of 64, by another name.
+      // 4 bits in groups of 64, under another name.
       [{ ...sound(), weightFormat: "affine" }, "invalid-argument", "weightFormat"],
       [{ ...sound(), weightFormat: 11 }, "invalid-argument", "weightFormat"],
       [{ ...sound(), weightFormat: "bf16" }, "dtype", "weight"],

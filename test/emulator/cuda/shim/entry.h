@@ -2,7 +2,7 @@
 struct emu_arguments {
   void *buffers[31];
   uint threadgroups[31];  // offsets into dynamic shared memory
-  // Constant references by value: a kernel has them at once, as with Metal's setBytes.
+  // Constant references are passed by value: a kernel has them at once, as with Metal's setBytes.
   __align__(16) unsigned char constants[4][256];
 };
 __forceinline__ uint emu_thread_index() { return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z); }

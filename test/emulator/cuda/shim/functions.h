@@ -1,4 +1,4 @@
-// The functions of Metal's library that compute. The emulator is strict about types; these only have to give the right
+// The computing functions of Metal's library. The emulator is strict about types; these only have to give the right
 // values.
 namespace metal {
 template <bool B, class T = void> struct enable_if {};

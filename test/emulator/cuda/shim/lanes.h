@@ -107,7 +107,7 @@ __forceinline__ void simdgroup_store(simdgroup_matrix<T, 8, 8> m, T *p, ulong st
   const uint r = m.emu_row(), c = m.emu_column();
   for (uint k = 0; k < 2; ++k) (transpose ? p[(c + k) * stride + r] : p[r * stride + c + k]) = m.pair.e[k];
 }
-// Eight fused multiply-adds in order, as the emulator's default.
+// Eight fused multiply-adds in order, as by default in the emulator.
 template <class D, class A, class B, class S>
 __forceinline__ void simdgroup_multiply_accumulate(simdgroup_matrix<D, 8, 8> &d, simdgroup_matrix<A, 8, 8> a,
                                                    simdgroup_matrix<B, 8, 8> b, simdgroup_matrix<S, 8, 8> c) {

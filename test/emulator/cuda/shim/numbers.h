@@ -1,5 +1,5 @@
-// Metal's scalar types for CUDA: half and bfloat whose every operation rounds once, which float arithmetic and one
-// conversion give (float has more than twice their digits). No CUDA header is needed.
+// Metal's scalar types for CUDA: half and bfloat, whose every operation rounds once: float arithmetic followed by one
+// conversion gives that (float has more than twice their digits). No CUDA header is needed.
 typedef unsigned char uchar;
 typedef unsigned short ushort;
 typedef unsigned int uint;
@@ -44,7 +44,7 @@ __forceinline__ ushort emu_narrow_bfloat(float x) {
 }
 __forceinline__ float emu_widen_bfloat(ushort bits) { return __uint_as_float(uint(bits) << 16); }
 
-// With a float they give a float, with an integer their own type.
+// Combined with a float they give a float, with an integer their own type.
 #define EMU_MIXED(name, op)                                                                            \
   __forceinline__ friend name operator op(name a, name b) { return name(float(a) op float(b)); }       \
   __forceinline__ friend float operator op(name a, float b) { return float(a) op b; }                  \

@@ -23,7 +23,7 @@ import Testing
       $1.read_slots = gd_index()
       $1.source = try $0.tensor(.f32, 2, 6, 8, 16)
     },
-    Delta("reads stand for writes, beyond the pool", GD_ERROR_RANGE, "readSlots[0]") {
+    Delta("reads of a source stand for writes, beyond the pool", GD_ERROR_RANGE, "writeSlots[0]") {
       $1 = try $0.gatedDelta(slots: 2)
       $1.source = try $0.tensor(.f32, 4, 6, 8, 16)
       $1.read_slots = try $0.index([3]).index

@@ -1,7 +1,7 @@
 /** Checks of options objects by the schemas of `schemas.ts`, for calls that are not made for each token. */
 import { GatedDeltaError, describe } from "../errors.ts";
 import { membersOf } from "./members.ts";
-import { asArray, reading } from "./reading.ts";
+import { asArray, reading, throws } from "./reading.ts";
 
 /** The longest array of an option. */
 const mostElements = 2 ** 24;
@@ -67,14 +67,5 @@ function received(value: unknown, path: readonly PropertyKey[]): string {
     return describe(current);
   } catch {
     return "a value that can't be read";
-  }
-}
-
-function throws(run: () => unknown): boolean {
-  try {
-    run();
-    return false;
-  } catch {
-    return true;
   }
 }

@@ -26,12 +26,27 @@ function thrown(error: unknown): string {
   }
 }
 
-const typedArrayLength = Object.getOwnPropertyDescriptor(Object.getPrototypeOf(Int32Array.prototype), "length")!.get!;
+/** Whether code that reads a caller's object throws. */
+export function throws(read: () => unknown): boolean {
+  try {
+    read();
+    return false;
+  } catch {
+    return true;
+  }
+}
+
+/** The getter of a prototype, which reads the object itself even if it has a member of that name. It may throw for other objects. */
+export function getter<Value>(prototype: object, name: string | symbol): (of: unknown) => Value {
+  const { get } = Object.getOwnPropertyDescriptor(prototype, name)!;
+  return (of) => get!.call(of) as Value;
+}
+
+/** The prototype of the prototypes of all typed arrays. */
+export const typedArray = Object.getPrototypeOf(Int32Array.prototype) as object;
 
 /** The length of a typed array, which a subclass may have overridden. Throws for anything else. */
-export function lengthOf(array: unknown): number {
-  return typedArrayLength.call(array) as number;
-}
+export const lengthOf = getter<number>(typedArray, "length");
 
 /** Whether a value is an Int32Array or a Uint32Array, and not a proxy of one or an object that only has its prototype. */
 export function areTypedIds(value: unknown): value is Int32Array | Uint32Array {

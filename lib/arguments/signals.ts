@@ -1,15 +1,11 @@
 /** Signals that callers pass, and waits that they end. */
+import { getter, throws } from "./reading.ts";
 
-const abortedOf = Object.getOwnPropertyDescriptor(AbortSignal.prototype, "aborted")!.get!;
+const abortedOf = getter<boolean>(AbortSignal.prototype, "aborted");
 
 /** Whether a value is an AbortSignal, and not a proxy of one or an object that only has its prototype. */
 export function isSignal(value: unknown): value is AbortSignal {
-  try {
-    abortedOf.call(value);
-    return true;
-  } catch {
-    return false;
-  }
+  return !throws(() => abortedOf(value));
 }
 
 /** The result of some work, unless the signal comes first: then its reason is thrown. */

@@ -7,7 +7,7 @@ import { DisposedError, GatedDeltaError, ShapeError, describe } from "../errors.
 import { native } from "./device-handle.ts";
 import { invalid } from "../arguments/checks.ts";
 import { membersOf } from "../arguments/members.ts";
-import { reading } from "../arguments/reading.ts";
+import { getter, reading, typedArray } from "../arguments/reading.ts";
 import { asAddress, asShape, bytesOf, elementsWithin } from "../tensor/shape.ts";
 import { borrowPointer, borrowStorage, storageBehind } from "../tensor/storage.ts";
 import { contiguousStrides } from "../tensor/strides.ts";
@@ -94,19 +94,13 @@ function asPointerOptions(op: string, options: FromPointerOptions): FromPointerO
   return { owner, bytes };
 }
 
-/** The getter of a prototype, which reads the object itself even if it has a member of that name. */
-function getter<Value>(prototype: object, name: string): (of: unknown) => Value {
-  const { get } = Object.getOwnPropertyDescriptor(prototype, name)!;
-  return (of) => get!.call(of) as Value;
-}
-
 const isGrowable = getter<boolean>(SharedArrayBuffer.prototype, "growable");
 const isResizable = getter<boolean>(ArrayBuffer.prototype, "resizable");
 const isDetached = getter<boolean>(ArrayBuffer.prototype, "detached");
 
 /** The buffer of a view, and its place there. */
 function placeOf(view: ArrayBufferView) {
-  const prototype = types.isDataView(view) ? DataView.prototype : (Object.getPrototypeOf(Uint8Array.prototype) as object);
+  const prototype = types.isDataView(view) ? DataView.prototype : typedArray;
   const of = <Value>(name: string) => getter<Value>(prototype, name)(view);
   return { buffer: of<ArrayBufferLike>("buffer"), byteOffset: of<number>("byteOffset"), byteLength: of<number>("byteLength") };
 }

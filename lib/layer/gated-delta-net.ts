@@ -19,6 +19,7 @@ import type { FloatDType } from "../tensor/dtype.ts";
 import { DisposedError, FileError, ShapeError } from "../errors.ts";
 import { asDevice } from "../device/device-handle.ts";
 import { embedding } from "../ops/embedding.ts";
+import { expectOffsets } from "../ops/layer-states.ts";
 import type { Op } from "../ops/op.ts";
 import { expectMaker, maker } from "../arguments/made.ts";
 import type { Maker } from "../arguments/made.ts";
@@ -43,7 +44,7 @@ import type { LayerConfig } from "../checkpoint/mixer-config.ts";
 import { asKnown, expectEnd, rowsOf } from "./layer-checks.ts";
 import { findPrefix, gatedDeltaLayers } from "./layer-names.ts";
 import { loadAllOptions, loadOptions } from "./layer-schemas.ts";
-import { expectOffsets, expectRows, layerOf, statesOf } from "./layer-pass.ts";
+import { expectRows, layerOf, sequencesOf, statesOf } from "./layer-pass.ts";
 import { MixerOps } from "./mixer-ops.ts";
 import { readLayerConfig } from "../checkpoint/read-config.ts";
 import { takeScratch, type MixerScratch } from "./mixer-scratch.ts";
@@ -286,7 +287,7 @@ export class GatedDeltaNet implements Disposable {
     const tokens = rowsOf(method, "qkv", projected.qkv);
     expectEnd(`${op}.${method}`, cuSeqlens, tokens);
     const states = statesOf(this, method, step, draft);
-    if (step !== undefined) expectOffsets(`${op}.${method}`, step, cuSeqlens);
+    if (step !== undefined) expectOffsets(`${op}.${method}`, sequencesOf(step), cuSeqlens);
     return this.#ops.mix(projected, this.#scratch.views(tokens), cuSeqlens, states);
   }
 

@@ -31,20 +31,14 @@ export function statesOf(layer: InPool, method: string, step: unknown, draft: un
   return step.layer(layerOf(layer, method, "step", step.pool));
 }
 
-/** Refuses missing row offsets of a step of several sequences. */
-export function expectOffsets(name: string, step: PoolStep | StepPlaceholder, cuSeqlens: unknown): void {
-  const count = sequencesOf(step);
-  if (cuSeqlens !== undefined || count === 1) return;
-  throw new ShapeError({ op: name, argument: "cuSeqlens", expected: `${count + 1} row offsets, for the ${count} sequences of the step`, received: "none" });
-}
-
 /** Refuses a step of more or fewer sequences than rows. */
 export function expectRows(name: string, step: PoolStep | StepPlaceholder, rows: number): void {
   const count = sequencesOf(step);
   if (count !== rows) throw new ShapeError({ op: name, argument: "step", expected: `as many sequences as rows, ${rows}`, received: `${count}` });
 }
 
-function sequencesOf(step: PoolStep | StepPlaceholder): number {
+/** The number of a step's sequences. */
+export function sequencesOf(step: PoolStep | StepPlaceholder): number {
   return isStep(step) ? step.handles.length : step.sequences;
 }
 

@@ -1,6 +1,6 @@
 /** Index data that callers pass: cuSeqlens, slots and ids. */
 import { BoundsError, DTypeError, DisposedError, GatedDeltaError, ShapeError, describe } from "../errors.ts";
-import { asArray, lengthOf } from "../arguments/reading.ts";
+import { asArray, getter, lengthOf, typedArray } from "../arguments/reading.ts";
 import { isTensor } from "../tensor/tensor.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import type { IndexArgument } from "./recorder.ts";
@@ -16,12 +16,11 @@ export interface IndexData extends IndexArgument {
   readonly elements: Int32Array | Tensor<"i32">;
 }
 
-const typedArray = Object.getPrototypeOf(Int32Array.prototype) as object;
-const kindOf = Object.getOwnPropertyDescriptor(typedArray, Symbol.toStringTag)!.get!;
+const kindOf = getter<string | undefined>(typedArray, Symbol.toStringTag);
 
 /** Whether a value is an Int32Array, of this realm or another; lookalikes are not. */
 function isInt32Array(value: unknown): value is Int32Array {
-  return kindOf.call(value) === "Int32Array";
+  return kindOf(value) === "Int32Array";
 }
 
 /**

@@ -71,13 +71,17 @@ export abstract class LayerStates {
   abstract [encoded](use: StateUse, recorder: Recorder): void;
 }
 
+/** Refuses missing row offsets of a step of several sequences. */
+export function expectOffsets(op: string, sequences: number, cuSeqlens: Indices | undefined): void {
+  if (cuSeqlens !== undefined || sequences === 1) return;
+  throw new ShapeError({ op, argument: "cuSeqlens", expected: `${sequences + 1} row offsets, for the ${sequences} sequences of the step`, received: "none" });
+}
+
 /** The row offsets of an op over several tokens. A draft has its own and takes no others; several sequences require them. */
 export function withDraft(op: string, bound: BoundStates | undefined, cuSeqlens: Indices | undefined): Indices | undefined {
   if (bound?.cuSeqlens === undefined) {
-    const sequences = bound === undefined ? 1 : bound.readSlots.length;
-    if (cuSeqlens !== undefined || sequences === 1) return cuSeqlens;
-    const expected = `${sequences + 1} row offsets, for the ${sequences} sequences of the step`;
-    throw new ShapeError({ op, argument: "cuSeqlens", expected, received: "none" });
+    expectOffsets(op, bound?.readSlots.length ?? 1, cuSeqlens);
+    return cuSeqlens;
   }
   if (cuSeqlens !== undefined) throw invalid(op, "cuSeqlens", "nothing: a draft has its own row offsets", cuSeqlens);
   return bound.cuSeqlens;

@@ -1,6 +1,6 @@
 import { expectMaker, maker } from "../arguments/made.ts";
 import type { Maker } from "../arguments/made.ts";
-import { reading } from "../arguments/reading.ts";
+import { reading, throws } from "../arguments/reading.ts";
 import { GatedDeltaError } from "../errors.ts";
 import { opKinds } from "./op-kind.ts";
 import type { OpKind, OpName } from "./op-kind.ts";
@@ -55,14 +55,5 @@ function readNamed(kind: OpKind, args: object): Values {
     return reading(kind.name, thrower?.name ?? "", () => {
       throw error;
     });
-  }
-}
-
-function throws(run: () => unknown): boolean {
-  try {
-    run();
-    return false;
-  } catch {
-    return true;
   }
 }

@@ -241,9 +241,10 @@ export class Generation {
     const { token } = chosen;
     of.push(token);
     this.#drafter?.push(token);
-    const ends = this.#stopTokens.has(token);
-    if (ends) of.messageEnds.push(of.tokens.length);
-    if (ends) return { ...chosen, text: this.#text.end().text, end: "token" };
+    if (this.#stopTokens.has(token)) {
+      of.messageEnds.push(of.tokens.length);
+      return { ...chosen, text: this.#text.end().text, end: "token" };
+    }
     let { text, found } = this.#text.push(token);
     const last = of.tokens.length >= this.#most;
     if (last && found === undefined) {
